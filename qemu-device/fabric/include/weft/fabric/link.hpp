@@ -66,7 +66,7 @@ static_assert(sizeof(MessageHead) == 8);
 inline constexpr std::uint32_t kHelloMagic = 0x4b4e4c57;  // "WLNK"
 struct HelloPayload {
   std::uint32_t magic;
-  std::uint16_t version;  // 1
+  std::uint16_t version;   // 1
   std::uint16_t features;  // 0; shared-memory ring and payload by reference to come
   std::uint32_t credits;   // frames a class that the sender's peer may have under way
   std::uint32_t reserved;
