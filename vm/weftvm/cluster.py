@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: MIT
+"""N nodes and the switch between them."""
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from . import accel, paths
+from .node import Node, NodeDied, Result
+
+LAYOUTS = ("switch", "roots", "root-bus")
+MAX_NODES = 64
+CLOCK_TCG = "tsc=unstable clocksource=hpet"  # a guest calibrates its TSC wrongly when the host is busy
+CMDLINE = ("console=ttyS0 panic=-1 loglevel=5 mitigations=off nokaslr no_timer_check cryptomgr.notests "
+           "initcall_blacklist=jent_mod_init,crypto_kdf108_init 8250.nr_uarts=1")
+
+
+def modprobe_deps(module):
+    """The packaged modules that a module of ours needs."""
+    out = subprocess.run(["modinfo", "-F", "depends", str(module)], capture_output=True, text=True, check=True).stdout
+    return [d for d in out.strip().split(",") if d]
+
+
+class Cluster:
+    """Boots `nodes` guests with `devices` accelerators of `ports` ports each; a context manager.
+
+    Sizes are QEMU's ("1G"), memory is in MiB, times in seconds. `modules` are inserted in order; one named weft.ko
+    takes the place of the built driver; driver=False loads none. `allow` holds regular expressions for kernel messages
+    that a test provokes. `share` is a folder that every node sees as /share (read-write); by default it ends with the
+    cluster. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
+    """
+
+    def __init__(self, nodes=2, devices=1, ports=1, hbm="1G", cpus=1, memory=1024, kernel="vmlinux", modules=(),
+                 driver=True, qemu_opts=(), device_opts="", viommu=False, capture=None, loss=None, seed=None, model=None,
+                 layout="switch", share=None, append="", allow=(), boot_timeout=180, say=None, interactive=False):
+        if not 1 <= nodes <= MAX_NODES:
+            raise ValueError(f"nodes is 1 to {MAX_NODES}")
+        if layout not in LAYOUTS:
+            raise ValueError(f"layout is one of {', '.join(LAYOUTS)}")
+        self.size, self.devices, self.ports, self.hbm, self.cpus, self.memory = nodes, devices, ports, hbm, cpus, memory
+        self.kernel, self.modules, self.driver = kernel, [Path(m) for m in modules], driver
+        self.qemu_opts = shlex.split(qemu_opts) if isinstance(qemu_opts, str) else list(qemu_opts)
+        self.device_opts, self.viommu, self.layout, self.model = device_opts, viommu, layout, model
+        self.capture, self.loss, self.seed = capture, loss, seed
+        self.append, self.allow, self.boot_timeout, self.interactive = append, tuple(allow), boot_timeout, interactive
+        self._say = say or (lambda text: None)
+        self.accel, self.accel_reason = accel.detect()
+        self.fabric = None
+        self._own_share = share is None
+        self._share_arg = share
+        self.rundir = None
+        self.nodes = []
+        self.addresses = [f"10.77.0.{1 + i}" for i in range(nodes)]
+
+    # ---- life
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def start(self):
+        """Start the switch and the nodes and wait until every node serves commands."""
+        if paths.RUN:
+            paths.RUN.mkdir(parents=True, exist_ok=True)
+        self.rundir = Path(tempfile.mkdtemp(prefix="weft-", dir=paths.RUN))
+        self.share = Path(self._share_arg).resolve() if self._share_arg else self.rundir / "share"
+        (self.share / ".weft").mkdir(parents=True, exist_ok=True)
+        for old in (self.share / ".weft").glob("node*"):
+            shutil.rmtree(old, ignore_errors=True)
+        paths.BUILD.mkdir(exist_ok=True)
+        paths.publish()
+        self._prepare()
+        self._start_fabric()
+        self.nodes = [Node(rank, self.rundir, self.share) for rank in range(self.size)]
+        for node in self.nodes:
+            self._boot(node)
+        deadline = time.monotonic() + self.boot_timeout
+        for node in self.nodes:
+            node.wait_ready(deadline)
+
+    def boot(self, rank, wait=True):
+        """Start a node again that was killed or has ended."""
+        node = self.nodes[rank]
+        if node.alive():
+            raise ValueError(f"node {rank} is running")
+        self._boot(node)
+        if wait:
+            node.wait_ready(time.monotonic() + self.boot_timeout)
+
+    def close(self):
+        """End everything at once: guests are not asked."""
+        for node in self.nodes:
+            node.close()
+        if self.fabric and self.fabric.poll() is None:
+            self.fabric.terminate()
+            try:
+                self.fabric.wait(5)
+            except subprocess.TimeoutExpired:
+                self.fabric.kill()
+                self.fabric.wait()
+        if self.rundir:
+            shutil.rmtree(self.rundir, ignore_errors=True)
+
+    def shutdown(self, timeout=10):
+        """Power the nodes off in order (their consoles stay readable), then stop the switch so that captures are whole."""
+        deadline = time.monotonic() + timeout
+        for node in self.nodes:
+            node.off()
+        for node in self.nodes:
+            if node.proc:
+                node.dead.wait(max(0.1, deadline - time.monotonic()))
+                node.kill() if node.alive() else None
+        if self.fabric and self.fabric.poll() is None:
+            self.fabric.terminate()
+            try:
+                self.fabric.wait(5)
+            except subprocess.TimeoutExpired:
+                self.fabric.kill()
+
+    # ---- commands
+
+    def run(self, rank, command, timeout=60, env=None, sink=None):
+        """Run a command in a node; see script() for its form. Raises NodeDied only when the node was dead before."""
+        return self.nodes[rank].run(self.script(rank, command, env), timeout, sink)
+
+    def run_all(self, command, timeout=60, env=None, sink=None, ranks=None):
+        """Run a command on every node (or `ranks`) at once; `sink(rank, stream, bytes)`. Returns the results in order."""
+        ranks = list(range(self.size)) if ranks is None else list(ranks)
+        results = [None] * len(ranks)
+
+        def one(i, rank):
+            try:
+                results[i] = self.run(rank, command, timeout, env,
+                                      (lambda stream, data: sink(rank, stream, data)) if sink else None)
+            except NodeDied as e:
+                results[i] = Result(255, "", str(e), 0.0)
+        threads = [threading.Thread(target=one, args=(i, rank), daemon=True) for i, rank in enumerate(ranks)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return results
+
+    def kill(self, rank):
+        """SIGKILL a node's QEMU."""
+        self.nodes[rank].kill()
+
+    def monitor(self, rank, execute, **arguments):
+        """One QMP command on a node's QEMU."""
+        return self.nodes[rank].monitor(execute, **arguments)
+
+    def console(self, rank):
+        return self.nodes[rank].console()
+
+    def environment(self, rank):
+        """What every command finds in its environment."""
+        return {
+            "WEFT_RANK": str(rank), "WEFT_SIZE": str(self.size), "WEFT_ADDR": self.addresses[rank],
+            "WEFT_ADDRS": ",".join(self.addresses), "WEFT_ACCEL": self.accel, "WEFT_BUILD": str(paths.BUILD),
+            "PATH": f"{paths.BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LD_LIBRARY_PATH": str(paths.LIB), "HOME": "/root", "LC_ALL": "C.UTF-8",
+        }
+
+    def script(self, rank, command, env=None):
+        """The shell script for a command: a string is shell code, a list is words, run in /share."""
+        lines = [f"export {k}={shlex.quote(str(v))}" for k, v in {**self.environment(rank), **(env or {})}.items()]
+        lines.append("cd /share")
+        lines.append(command if isinstance(command, str) else "exec " + shlex.join(str(w) for w in command))
+        return "\n".join(lines) + "\n"
+
+    def guest_path(self, word):
+        """Where a guest finds a file of the checkout named on a command line; any other word is returned as it is."""
+        path = Path(word)
+        if "/" not in word or not path.is_file():
+            return word
+        path = path.resolve()
+        try:
+            inside = path.relative_to(paths.TOP)
+        except ValueError:
+            return word  # of the root, not ours
+        if inside.parts[0] == "build":
+            return str(path)
+        if inside.parts[0] in paths.GUEST_FOLDERS and (paths.GUEST / inside).exists():
+            return str(paths.GUEST / inside)
+        to = self.share / ".weft" / "cmd" / path.name
+        to.parent.mkdir(exist_ok=True)
+        shutil.copy2(path, to)
+        to.chmod(0o755)
+        return f"/share/.weft/cmd/{path.name}"
+
+    # ---- how it is put together
+
+    def _prepare(self):
+        weft = self.share / ".weft"
+        shutil.copy(paths.TOP / "vm" / "guest" / "start", weft / "start")
+        hosts = ["127.0.0.1 localhost"] + [f"{a} node{i}" for i, a in enumerate(self.addresses)]
+        (weft / "hosts").write_text("\n".join(hosts) + "\n")
+        modules = list(self.modules)
+        built = paths.DRIVER / "weft.ko"
+        if self.driver and built.exists() and not any(m.name == "weft.ko" for m in modules):
+            modules.insert(0, built)
+        if self.devices and self.driver and not modules:
+            self._say("no driver is built (build/driver/weft.ko): the accelerators stay without one")
+        (weft / "modules").mkdir(exist_ok=True)
+        self._insmod, self._modprobe = [], []
+        ours = {m.name.replace("-", "_").removesuffix(".ko") for m in modules}
+        for m in modules:
+            if not m.is_file():
+                raise ValueError(f"no such module: {m}")
+            shutil.copy(m, weft / "modules" / m.name)
+            self._insmod.append(f"/share/.weft/modules/{m.name}")
+            self._modprobe += [d for d in modprobe_deps(m) if d not in ours and d not in self._modprobe]
+        self._firmware = str(paths.FIRMWARE) if paths.FIRMWARE.exists() and self.driver else ""
+        self._kernel, self._initrd = self._pick_kernel()
+        self._preload = paths.LIB / "weft-qemu.so"
+        if self.devices and not self._preload.exists():
+            raise ValueError(f"no device is built ({self._preload.relative_to(paths.TOP)}); or say --devices 0")
+
+    def _pick_kernel(self):
+        """kernel= is vmlinux or bzImage (the root's own), a file of either kind, or a kernel build tree."""
+        initrd = paths.MADE / "initramfs.cpio"
+        if self.kernel in ("vmlinux", "bzImage"):
+            return paths.MADE / self.kernel, initrd
+        given = Path(self.kernel)
+        if given.is_dir():
+            for name in ("vmlinux", "arch/x86/boot/bzImage"):
+                if (given / name).exists():
+                    initrd = self.rundir / "initramfs.cpio"
+                    subprocess.run([str(paths.TOP / "vm" / "mkinitramfs"), "-", str(initrd), str(given)], check=True)
+                    return given / name, initrd
+            raise ValueError(f"{given} holds no vmlinux and no arch/x86/boot/bzImage")
+        if not given.is_file():
+            raise ValueError(f"no such kernel: {given}")
+        return given, initrd
+
+    def _start_fabric(self):
+        program = paths.BIN / "weft-fabric"
+        self._net = None
+        if not program.exists():
+            if self.devices or self.capture or self.size > 2:
+                raise ValueError(f"no switch is built ({program.relative_to(paths.TOP)})")
+            return  # two nodes without accelerators reach each other by QEMU's own means
+        cmd = ["setpriv", "--pdeathsig", "KILL", str(program), "--weft", str(self.rundir / "weft.sock"),
+               "--net", str(self.rundir / "net.sock")]
+        for option, value in (("--capture", self.capture), ("--loss", self.loss), ("--seed", self.seed)):
+            if value is not None:
+                cmd += [option, str(value)]
+        self.fabric_log = self.rundir / "fabric.log"
+        with open(self.fabric_log, "wb") as log:
+            self.fabric = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+        ready = threading.Event()
+
+        def read():
+            for line in self.fabric.stdout:
+                if line.strip() == b"ready":
+                    ready.set()
+            ready.set()
+        threading.Thread(target=read, daemon=True).start()
+        if not ready.wait(30) or self.fabric.poll() is not None:
+            raise NodeDied("the switch did not start: " + self.fabric_log.read_text(errors="replace").strip())
+        self._net = self.rundir / "net.sock"
+
+    def _pci(self):
+        """QEMU options for the accelerators and where they sit."""
+        out = []
+        if self.layout == "switch" and self.devices:
+            out += ["-device", "pcie-root-port,id=rp0,bus=pcie.0,chassis=1,slot=1",
+                    "-device", "x3130-upstream,id=up0,bus=rp0"]
+        for d in range(self.devices):
+            if self.layout == "switch":
+                bus = f"dn{d}"
+                out += ["-device", f"xio3130-downstream,id={bus},bus=up0,chassis=2,slot={d}"]
+            elif self.layout == "roots":
+                bus = f"rp{d}"
+                out += ["-device", f"pcie-root-port,id={bus},bus=pcie.0,chassis={1 + d},slot={1 + d}"]
+            else:
+                bus = "pcie.0"
+            device = f"weft,bus={bus},hbm={self.hbm},ports={self.ports},fabric={self.rundir}/weft.sock,serial=n@d{d}"
+            if self.model:
+                device += f",model={Path(self.model).resolve()}"
+            if self.device_opts:
+                device += "," + self.device_opts
+            out += ["-device", device]
+        return out
+
+    def _boot(self, node):
+        rank = node.rank
+        quoted = {
+            "size": self.size, "build": paths.BUILD, "firmware": self._firmware, "modprobe": " ".join(self._modprobe),
+            "module_files": " ".join(self._insmod), "interactive": self._terminal() if self.interactive and not rank else "",
+        }
+        (node.commands_dir / "env").write_text("".join(f"{k}={shlex.quote(str(v))}\n" for k, v in quoted.items()))
+        (node.commands_dir / "profile").write_text(
+            "".join(f"export {k}={shlex.quote(v)}\n" for k, v in self.environment(rank).items()))
+        kvm = self.accel == "kvm"
+        virtio = ",disable-legacy=on,iommu_platform=on" if self.viommu else ""
+        append = [CMDLINE, f"weft.node={rank}"]
+        if not kvm:
+            append.append(CLOCK_TCG)
+        if self.viommu:
+            append.append("intel_iommu=on iommu.strict=1")
+        append.append(self.append)
+        argv = ["qemu-system-x86_64", "-name", f"node{rank}",
+                "-machine", "q35" + (",kernel-irqchip=split" if kvm and self.viommu else ""),
+                "-accel", "kvm" if kvm else "tcg,thread=multi"]
+        if kvm:
+            argv += ["-cpu", "host"]
+        argv += ["-m", str(self.memory), "-smp", str(self.cpus), "-nodefaults", "-no-user-config", "-display", "none",
+                 "-no-reboot", "-kernel", str(self._kernel), "-initrd", str(self._initrd), "-append", " ".join(append)]
+        if self.viommu:  # before the devices behind it
+            argv += ["-device", "intel-iommu"]
+        argv += ["-device", "virtio-rng-pci" + virtio]
+        for tag, path, readonly in (("root", paths.CLEAN_ROOT, True), ("build", paths.BUILD, True), ("share", self.share, False)):
+            argv += ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap" + (",readonly=on" if readonly else ""),
+                     "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}{virtio}"]
+        argv += self._netdev(rank, virtio)
+        argv += [o.replace("serial=n@", f"serial=n{rank}") for o in self._pci()]
+        argv += self.qemu_opts
+        node.start(argv, preload=self._preload if self.devices else None, interactive=bool(quoted["interactive"]),
+                   allow=self.allow, virtio=virtio)
+
+    def _netdev(self, rank, virtio):
+        if self._net:
+            netdev = f"stream,id=net0,server=off,addr.type=unix,addr.path={self._net}"
+        elif self.size == 2:
+            netdev = (f"dgram,id=net0,local.type=unix,local.path={self.rundir}/net{rank}.sock,"
+                      f"remote.type=unix,remote.path={self.rundir}/net{1 - rank}.sock")
+        else:
+            return []
+        return ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=net0,mac=02:77:00:00:00:{rank:02x}{virtio}"]
+
+    @staticmethod
+    def _terminal():
+        try:
+            size = os.get_terminal_size()
+            return f"rows {size.lines} cols {size.columns}"
+        except OSError:
+            return "rows 24 cols 80"

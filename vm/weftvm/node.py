@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: MIT
+"""One virtual machine: its QEMU process, its command channel, its console and its monitor."""
+import json
+import selectors
+import socket
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+
+from . import console
+
+
+class NodeDied(RuntimeError):
+    """The guest's QEMU ended, or the guest stopped answering."""
+
+
+@dataclass
+class Result:
+    """What a command in a guest did. rc is its exit code; 124: timed out; 255: the guest panicked or is gone."""
+    rc: int
+    out: str
+    err: str
+    seconds: float
+    timed_out: bool = False
+    problems: list = field(default_factory=list)  # lines of the console that say that the kernel is unwell
+
+    @property
+    def ok(self):
+        return self.rc == 0 and not self.problems
+
+
+class _Command:
+    def __init__(self, ident, sink):
+        self.end = b"\0weft-end %s\n" % ident.encode()
+        self.ident, self.sink = ident, sink
+        self.rc = None
+        self.held = {1: b"", 2: b""}
+        self.data = {1: [], 2: []}
+        self.ended = {1: False, 2: False}
+        self.done = threading.Event()
+
+    def feed(self, stream, chunk):
+        """Take output; returns what comes after this command's end."""
+        buf = self.held[stream] + chunk
+        at = buf.find(self.end)
+        if at >= 0:
+            body, rest = buf[:at], buf[at + len(self.end):]
+            self.held[stream], self.ended[stream] = b"", True
+        else:
+            # hold back what may be the start of the marker
+            cut = buf.rfind(b"\0", max(0, len(buf) - len(self.end)))
+            if cut >= 0 and not self.end.startswith(buf[cut:]):
+                cut = -1
+            body, self.held[stream], rest = (buf, b"", b"") if cut < 0 else (buf[:cut], buf[cut:], b"")
+        if body:
+            self.data[stream].append(body)
+            if self.sink:
+                self.sink(stream, body)
+        self.check()
+        return rest
+
+    def check(self):
+        if self.rc is not None and all(self.ended.values()):
+            self.done.set()
+
+
+class Node:
+    """A guest. Made and started by Cluster; `argv` is QEMU's command line without the channels added here."""
+
+    def __init__(self, rank, rundir, share):
+        self.rank, self.rundir, self.share = rank, rundir, share
+        self.commands_dir = share / ".weft" / f"node{rank}"
+        self.commands_dir.mkdir(parents=True, exist_ok=True)
+        self.proc = None
+        self.generation = 0
+        self.killed = False  # by us, on purpose
+        self.hello = threading.Event()
+        self.dead = threading.Event()
+        self.setup_error = ""
+        self.boot_seconds = None
+        self._lock = threading.Lock()  # one command at a time
+        self._mutex = threading.Lock()  # the fields below
+        self._qmp_lock = threading.Lock()
+        self._command = None
+        self._serial = 0
+        self._scanned = 0
+        self._allow = ()
+
+    # ---- life
+
+    def start(self, argv, preload=None, interactive=False, allow=(), virtio=""):
+        """Start QEMU. Call it from a thread that lives as long as the node: the kernel kills QEMU when it ends.
+
+        `virtio` is appended to the options of virtio devices.
+        """
+        self.generation += 1
+        self.console_path = self.rundir / f"node{self.rank}.console.{self.generation}"
+        self.log_path = self.rundir / f"node{self.rank}.qemu.log"
+        self._scanned, self._allow, self.killed = 0, tuple(allow), False
+        self.hello.clear()
+        self.dead.clear()
+        self.setup_error = ""
+        pairs = {name: socket.socketpair() for name in ("ctl", "out", "err", "qmp")}
+        for _, theirs in pairs.values():
+            theirs.set_inheritable(True)
+        argv = list(argv) + ["-device", "virtio-serial-pci,id=weftser,max_ports=8" + virtio]
+        for nr, name in enumerate(("ctl", "out", "err"), 1):
+            argv += ["-chardev", f"socket,id=weft{name},fd={pairs[name][1].fileno()}",
+                     "-device", f"virtserialport,bus=weftser.0,nr={nr},chardev=weft{name},name=weft.{name}"]
+        argv += ["-chardev", f"socket,id=weftqmp,fd={pairs['qmp'][1].fileno()}", "-mon", "chardev=weftqmp,mode=control"]
+        if interactive:
+            argv += ["-chardev", f"stdio,id=weftcon,mux=on,signal=off,logfile={self.console_path}",
+                     "-serial", "chardev:weftcon", "-mon", "chardev=weftcon"]
+        else:
+            argv += ["-chardev", f"file,id=weftcon,path={self.console_path}", "-serial", "chardev:weftcon"]
+        # The preload is env's for this one exec: nothing else can be started with it.
+        full = ["setpriv", "--pdeathsig", "KILL", "env"] + ([f"LD_PRELOAD={preload}"] if preload else []) + argv
+        self.started = time.monotonic()
+        with open(self.log_path, "ab") as log:
+            log.write((" ".join(full) + "\n").encode())
+            log.flush()
+            self.proc = subprocess.Popen(
+                full, stdin=None if interactive else subprocess.DEVNULL, stdout=None if interactive else log,
+                stderr=log, pass_fds=[theirs.fileno() for _, theirs in pairs.values()])
+        for _, theirs in pairs.values():
+            theirs.close()
+        self._socks = {name: ours for name, (ours, _) in pairs.items()}
+        self._qmp_file = None
+        self._pump_thread = threading.Thread(target=self._pump, name=f"node{self.rank}", daemon=True)
+        self._pump_thread.start()
+
+    def _pump(self):
+        """Read the channels until QEMU ends."""
+        streams = {self._socks["out"]: 1, self._socks["err"]: 2, self._socks["ctl"]: 0}
+        sel = selectors.DefaultSelector()
+        for s in streams:
+            sel.register(s, selectors.EVENT_READ)
+        line = b""
+        while sel.get_map():
+            for key, _ in sel.select():
+                s = key.fileobj
+                try:
+                    chunk = s.recv(65536)
+                except OSError:
+                    chunk = b""
+                if not chunk:
+                    sel.unregister(s)
+                elif streams[s]:
+                    with self._mutex:
+                        if self._command and not self._command.ended[streams[s]]:
+                            self._command.feed(streams[s], chunk)
+                else:
+                    line += chunk
+                    while b"\n" in line:
+                        one, line = line.split(b"\n", 1)
+                        self._control(one.decode(errors="replace").strip())
+        self.proc.wait()
+        with self._mutex:
+            self.dead.set()
+            self.hello.set()
+            if self._command:
+                self._command.done.set()
+
+    def _control(self, line):
+        word, _, rest = line.partition(" ")
+        if word == "hello":
+            _, _, self.setup_error = rest.strip().partition(" ")
+            self.boot_seconds = time.monotonic() - self.started
+            self.hello.set()
+        elif word == "rc":
+            ident, rc = rest.split()
+            with self._mutex:
+                if self._command and self._command.ident == ident:
+                    self._command.rc = int(rc)
+                    self._command.check()
+
+    def _tell(self, line):
+        try:
+            self._socks["ctl"].sendall(line.encode() + b"\n")
+        except OSError:
+            pass  # dead; the pump says so
+
+    def wait_ready(self, deadline):
+        """Wait until the guest serves commands; TimeoutError or NodeDied when it does not come."""
+        if not self.hello.wait(max(0, deadline - time.monotonic())):
+            raise TimeoutError(f"node {self.rank} did not boot in time")
+        if self.dead.is_set():
+            raise NodeDied(f"node {self.rank}: {self.obituary()}")
+        if self.setup_error:
+            raise NodeDied(f"node {self.rank}: {self.setup_error}")
+
+    def alive(self):
+        return self.proc is not None and not self.dead.is_set()
+
+    def kill(self):
+        """SIGKILL for this node's QEMU."""
+        self.killed = True
+        if self.proc and self.proc.poll() is None:
+            self.proc.kill()
+        if self.proc:
+            self.dead.wait(10)
+
+    def off(self):
+        """Ask for an orderly end; returns at once."""
+        if self.alive():
+            self._tell("off")
+
+    # ---- commands
+
+    def run(self, script, timeout, sink=None):
+        """Run a shell script; `sink(stream, bytes)` gets the output (1: stdout, 2: stderr) as it comes."""
+        with self._lock:
+            if not self.alive():
+                raise NodeDied(f"node {self.rank}: {self.obituary()}")
+            self._serial += 1
+            ident = f"{self.generation}.{self._serial}"
+            path = self.commands_dir / ident
+            path.write_text(script)
+            cmd = _Command(ident, sink)
+            with self._mutex:
+                self._command = cmd
+                if self.dead.is_set():
+                    cmd.done.set()
+            start = time.monotonic()
+            self._tell(f"run {ident}")
+            timed_out = not cmd.done.wait(timeout)
+            if timed_out:
+                self._tell(f"kill {ident}")
+                cmd.done.wait(10)
+            seconds = time.monotonic() - start
+            with self._mutex:
+                self._command = None
+            path.unlink(missing_ok=True)
+            out, err = (b"".join(cmd.data[s]).decode(errors="replace") for s in (1, 2))
+            rc = 124 if timed_out else cmd.rc if cmd.rc is not None else 255
+            return Result(rc, out, err, seconds, timed_out, self.problems())
+
+    # ---- what it says
+
+    def console(self):
+        """The serial console of the node's latest boot."""
+        try:
+            return self.console_path.read_text(errors="replace")
+        except (OSError, AttributeError):
+            return ""
+
+    def problems(self):
+        """Lines of the console, since the last call, that say that the kernel is unwell."""
+        text = self.console()
+        new = text[self._scanned:]
+        complete = new.rfind("\n") + 1 if self.alive() else len(new)
+        self._scanned += complete
+        return [line for _, line in console.scan(new[:complete], self._allow)]
+
+    def panicked(self):
+        return bool(console.PANIC.search(self.console()))
+
+    def qemu_log(self):
+        try:
+            return "".join(self.log_path.read_text(errors="replace").splitlines(keepends=True)[1:]).strip()
+        except (OSError, AttributeError):
+            return ""
+
+    def obituary(self):
+        if self.proc is None:
+            return "never started"
+        if self.killed:
+            return "killed"
+        if self.panicked():
+            return "the guest panicked"
+        if not self.dead.is_set():
+            return "does not answer"
+        log = self.qemu_log()
+        return f"QEMU ended with {self.proc.returncode}" + (": " + log[-2000:] if log else "")
+
+    # ---- QEMU's monitor
+
+    def monitor(self, execute, **arguments):
+        """One QMP command; returns its "return" value, raises RuntimeError with QEMU's error."""
+        with self._qmp_lock:
+            sock = self._socks["qmp"]
+            sock.settimeout(30)
+            if self._qmp_file is None:
+                self._qmp_file = sock.makefile("rw", encoding="utf-8")
+                json.loads(self._qmp_file.readline())  # greeting
+                self._qmp("qmp_capabilities", {})
+            return self._qmp(execute, arguments)
+
+    def _qmp(self, execute, arguments):
+        self._qmp_file.write(json.dumps({"execute": execute, "arguments": arguments}) + "\n")
+        self._qmp_file.flush()
+        while True:
+            line = self._qmp_file.readline()
+            if not line:
+                raise NodeDied(f"node {self.rank}: the monitor is closed")
+            answer = json.loads(line)
+            if "return" in answer:
+                return answer["return"]
+            if "error" in answer:
+                raise RuntimeError(f"{execute}: {answer['error'].get('desc')}")
+
+    def close(self):
+        self.kill()
+        for s in getattr(self, "_socks", {}).values():
+            s.close()
