@@ -42,7 +42,11 @@ WEFT_ASSERT_SIZE(struct weft_fw_header, 64);
 #define WEFT_FWIO_READY 0x0210 /* write the firmware version: boot is complete */
 #define WEFT_FWIO_HEARTBEAT 0x0214
 #define WEFT_FWIO_FATAL 0x0218 /* write a code: the device fails */
-#define WEFT_FWIO_IDLE 0x021c /* write: nothing to do until a request or the next tick */
+/*
+ * Write: nothing to do until a request, the end of a table operation or the next tick. Each of these is latched: one that
+ * came since the previous write ends the sleep at once, so that none is lost between the firmware's look and its sleep.
+ */
+#define WEFT_FWIO_IDLE 0x021c
 #define WEFT_FWIO_TIME_LO 0x0220 /* ms of the device clock; reading it latches the high word */
 #define WEFT_FWIO_TIME_HI 0x0224
 #define WEFT_FWIO_EVENT_LOG 0x0228 /* write the newest log record's number: raises WEFT_EVENT_LOG */
