@@ -61,6 +61,19 @@ std::vector<const Switch::Port*> Switch::ports() const {
   return all;
 }
 
+void Switch::set_plan(const ImpairmentPlan& plan) {
+  config_.plan = plan;
+  for (auto& [number, port] : ports_) port->impairment_ = Impairment(plan, port->name());
+}
+
+void Switch::set_capture(Capture* capture) {
+  config_.capture = capture;
+  for (auto& [number, port] : ports_) {
+    port->interface_.reset();
+    if (capture) port->interface_ = capture->interface(port->name());
+  }
+}
+
 void Switch::receive(Port& from, unsigned cls, std::span<const std::byte> frame) {
   from.counters_.rx_frames++;
   from.counters_.rx_bytes += frame.size();

@@ -64,6 +64,11 @@ class Switch {
   void remove_port(Port& port);
   std::vector<const Port*> ports() const;
 
+  // From the next frame on; each port's fates start anew.
+  void set_plan(const ImpairmentPlan& plan);
+  // Capture into `capture` (nullptr: stop), with an interface for each port that is or will be there.
+  void set_capture(Capture* capture);
+
  private:
   using Address = std::uint64_t;  // 48 bits
   // A frame and the credit that goes back when its last copy has left.
