@@ -12,7 +12,8 @@ from . import console, report
 from .cluster import LAYOUTS, Cluster
 from .node import NodeDied, Result
 
-GRACE = 30  # how long the other nodes may go on once one has failed
+GRACE = 30  # how long the other nodes may go on once the command failed on one
+GRACE_DEAD = 3  # and once a node is gone
 
 
 def warn(text):
@@ -106,7 +107,7 @@ def run(args):
         except (NodeDied, TimeoutError) as e:
             boot_error = str(e)
             late = isinstance(e, TimeoutError)
-            results = [Result(255 if n.panicked() else 124 if late else 1, "", boot_error, 0, late, n.problems()) for n in c.nodes]
+            results = [Result(255 if n.panicked() else 124 if late else 1, "", boot_error, 0, late, not late, n.problems()) for n in c.nodes]
         if not boot_error:
             run_command(c, args.command, deadline, output, results)
             c.shutdown()
@@ -126,7 +127,7 @@ def run_command(c, command, deadline, output, results):
         try:
             results[rank] = c.run(rank, words, left, sink=lambda stream, data: output(rank, stream, data))
         except NodeDied as e:
-            results[rank] = Result(255, "", str(e), 0)
+            results[rank] = Result(255, "", str(e), 0, gone=True)
         if results[rank].rc:
             failed.set()
     threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(c.size)]
@@ -134,12 +135,15 @@ def run_command(c, command, deadline, output, results):
         t.start()
     while any(t.is_alive() for t in threads) and not failed.wait(0.2):
         pass
-    end = time.monotonic() + GRACE
-    for t in threads:
-        t.join(max(0, min(end, deadline + 15) - time.monotonic()))
+    began = time.monotonic()
+    while any(t.is_alive() for t in threads):
+        grace = GRACE if all(n.alive() for n in c.nodes) else GRACE_DEAD
+        if time.monotonic() > min(began + grace, deadline + 15):
+            break
+        time.sleep(0.1)
     for rank, t in enumerate(threads):
         if t.is_alive():
-            warn(f"node {rank} is still busy {GRACE} s after another one failed: killed")
+            warn(f"node {rank} is still busy {grace} s after another one failed: killed")
             c.kill(rank)
             t.join(10)
 
@@ -154,8 +158,10 @@ def verdict(c, args, results, boot_error):
             status, rc = "panic", 255
         elif r.timed_out:
             status, rc = "timeout", 124
-        elif r.rc == 255 and not node.alive() and node.proc.returncode not in (0, None):
-            status, rc = "qemu", 1 if not node.killed else 255
+        elif not boot_error and node.killed and r.rc == 255:
+            status, rc = "killed", 1
+        elif r.gone:
+            status, rc = "gone", 1
         else:
             status, rc = ("ok" if r.rc == 0 else "exit"), r.rc
         if problems and rc == 0:
@@ -165,10 +171,10 @@ def verdict(c, args, results, boot_error):
             found = console.scan(node.console(), args.allow)
             text = console.excerpt(node.console(), found)
             warn(f"node {node.rank}: its kernel's console says:\n{text}")
-        elif boot_error or status == "qemu":
+        elif boot_error or status == "gone":
             text = "\n".join("  " + line for line in node.console().splitlines()[-25:])
             warn(f"node {node.rank}: the end of its console:\n{text}")
-        if status == "qemu" or (boot_error and node.qemu_log()):
+        if status == "gone" or (boot_error and node.qemu_log()):
             warn(f"node {node.rank}: {node.obituary()}")
         if status != "ok":
             warn(f"node {node.rank}: {status}" + (f" (timed out after {args.timeout:g} s)" if status == "timeout" else f" ({rc})"))

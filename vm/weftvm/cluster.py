@@ -144,7 +144,7 @@ class Cluster:
                 results[i] = self.run(rank, command, timeout, env,
                                       (lambda stream, data: sink(rank, stream, data)) if sink else None)
             except NodeDied as e:
-                results[i] = Result(255, "", str(e), 0.0)
+                results[i] = Result(255, "", str(e), 0.0, gone=True)
         threads = [threading.Thread(target=one, args=(i, rank), daemon=True) for i, rank in enumerate(ranks)]
         for t in threads:
             t.start()

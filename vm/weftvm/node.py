@@ -23,6 +23,7 @@ class Result:
     err: str
     seconds: float
     timed_out: bool = False
+    gone: bool = False  # the node ended before the command did
     problems: list = field(default_factory=list)  # lines of the console that say that the kernel is unwell
 
     @property
@@ -234,7 +235,7 @@ class Node:
             path.unlink(missing_ok=True)
             out, err = (b"".join(cmd.data[s]).decode(errors="replace") for s in (1, 2))
             rc = 124 if timed_out else cmd.rc if cmd.rc is not None else 255
-            return Result(rc, out, err, seconds, timed_out, self.problems())
+            return Result(rc, out, err, seconds, timed_out, not timed_out and cmd.rc is None, self.problems())
 
     # ---- what it says
 
@@ -267,6 +268,8 @@ class Node:
             return "never started"
         if self.killed:
             return "killed"
+        if self.dead.is_set() and self.proc.returncode == 0 and not self.panicked():
+            return "it powered off"
         if self.panicked():
             return "the guest panicked"
         if not self.dead.is_set():

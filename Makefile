@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+# The user's entry. Everything runs in one Debian 13 root that the first target makes (see vm/README.md).
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help setup build asan demo check shell refresh clean clean-cache
+# Each target is one process tree that one Ctrl-C ends; steps inside it run in parallel as they can.
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo         build everything, boot two nodes, run a verified all-reduce over their on-chip NICs'
+	@echo 'make check        what every change must pass: unit, sim and vm tests, style'
+	@echo 'make shell        boot a node with an accelerator and give a root shell in it'
+	@echo 'make build        build programs, device, firmware and driver into build/'
+	@echo 'make setup        make the root: compilers, QEMU, kernel, guest userland (about 1.5 GB, 1 to 2 minutes)'
+	@echo 'make refresh      make the root again from today'"'"'s archives (security updates)'
+	@echo 'make clean        remove build/'
+	@echo 'make clean-cache  remove the root and all else in the cache'
+	@echo
+	@echo 'vm/weft-vm run --nodes N -- COMMAND   boots nodes and runs a command in each (vm/weft-vm run --help)'
+	@echo 'ROOT=/ takes the packages of the running Debian 13 instead of a root; WEFT_CACHE=DIR moves the cache.'
+
+setup:
+	@vm/setup >/dev/null
+
+build:
+	@vm/build
+
+asan:
+	@vm/build asan
+
+demo: build
+	@exec vm/weft-vm demo $(DEMO)
+
+# TESTS='vm/test_boot' runs what matches only.
+check:
+	@vm/setup check >/dev/null
+	@vm/build asan
+	@exec vm/weft-vm check $(TESTS)
+
+shell: build
+	@exec vm/weft-vm shell $(SHELL_OPTS)
+
+refresh:
+	@vm/setup --refresh >/dev/null
+
+clean:
+	@rm -rf build
+
+clean-cache:
+	@vm/clean-cache

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: MIT
+"""`make check`: runs the tiers, counts, and ends with the line "N passed, N failed, N skipped".
+
+    check [PATTERN...]     only tests whose name (tier/module.test) contains one of the patterns
+
+unit and sim are CTest's, in build/weft and build/asan. The vm tier is tests/vm/test_*.py: unittest modules, which
+get booted nodes from weftvm; a module's cluster is best made in setUpModule, so that one boot serves all its tests.
+"""
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import traceback
+import unittest
+
+from . import accel, paths, report
+
+SLOW = 15  # a line now and then, so that a quiet terminal is known to be alive
+
+
+class Tally:
+    def __init__(self):
+        self.cases = []  # (tier, name, seconds, verdict, text)
+
+    def add(self, tier, name, seconds, verdict, text=""):
+        self.cases.append((tier, name, seconds, verdict, text))
+        if verdict == "failed":
+            print(f"FAILED  {tier}/{name}", flush=True)
+            lines = text.strip().splitlines()
+            for line in lines[:4] + ["..."] + lines[-40:] if len(lines) > 45 else lines:
+                print(f"        {line}")
+        elif verdict == "skipped":
+            print(f"skipped {tier}/{name}: {text.strip() or 'no reason given'}", flush=True)
+        sys.stdout.flush()
+
+    def count(self, verdict, tier=None):
+        return sum(c[3] == verdict for c in self.cases if tier in (None, c[0]))
+
+    def close(self, tier, start):
+        """Say how a tier went and write its JUnit."""
+        mine = [c[1:] for c in self.cases if c[0] == tier]
+        report.write_junit(str(paths.BUILD / "junit" / f"{tier}.xml"), tier, mine)
+        counts = ", ".join(f"{self.count(v, tier)} {v}" for v in ("passed", "failed", "skipped") if self.count(v, tier))
+        print(f"weft: {tier}: {counts or 'nothing to run'} ({time.monotonic() - start:.1f} s)", flush=True)
+
+
+def wanted(patterns, name):
+    return not patterns or any(p in name for p in patterns)
+
+
+# ---- unit and sim
+
+def ctest(tally, tier, tree, patterns):
+    start = time.monotonic()
+    if not (tree / "CTestTestfile.cmake").exists():
+        tally.close(tier, start)
+        return
+    env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1", UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
+               GTEST_COLOR="no")
+    listing = subprocess.run(["ctest", "--test-dir", str(tree), "--show-only=json-v1"], capture_output=True, text=True, env=env)
+    if listing.returncode:
+        tally.add(tier, "ctest", 0, "failed", listing.stdout + listing.stderr)
+        tally.close(tier, start)
+        return
+    tests = json.loads(listing.stdout)["tests"]
+    chosen = [i for i, t in enumerate(tests, 1) if wanted(patterns, f"{tier}/{t['name']}")]
+    if not chosen:
+        tally.close(tier, start)
+        return
+    which = [] if len(chosen) == len(tests) else ["-I", "0,0,0," + ",".join(map(str, chosen))]
+    xml = paths.BUILD / "junit" / f"{tier}.ctest.xml"
+    xml.unlink(missing_ok=True)
+    cmd = ["ctest", "--test-dir", str(tree), "-j", str(os.cpu_count()), "--output-on-failure", "--timeout", "300",
+           "--output-junit", str(xml)] + which
+    p = subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env)
+    said, seen, output = time.monotonic(), 0, []
+    for line in p.stdout:
+        output.append(line)
+        if re.match(r"\s*\d+/\d+ Test", line):
+            seen += 1
+        if time.monotonic() - said > SLOW:
+            said = time.monotonic()
+            print(f"weft:   {tier}: {seen} of {len(chosen)}", flush=True)
+    p.wait()
+    try:
+        from xml.etree import ElementTree
+        cases = ElementTree.parse(xml).getroot().findall("testcase")
+    except (OSError, ElementTree.ParseError):
+        tally.add(tier, "ctest", 0, "failed", "".join(output))
+        cases = []
+    for case in cases:
+        text = (case.findtext("system-out") or "")
+        status = case.get("status")
+        reason = ""
+        skip = case.find("skipped")
+        if status == "run":
+            verdict = "passed"
+        elif status in ("notrun", "disabled") or skip is not None:
+            m = re.search(r"Skipped\n(.*)", text) or re.search(r"SKIP\w*[:\s]+(.*)", text)
+            verdict, reason = "skipped", (m.group(1) if m else "" if skip is None else skip.get("message", ""))
+            if "not find" in (reason or "") or "Unable to find" in reason or reason.startswith("NOT_RUN"):
+                verdict = "failed"  # its program was not built
+        else:
+            verdict = "failed"
+        tally.add(tier, case.get("name"), float(case.get("time") or 0), verdict, reason or text)
+    tally.close(tier, start)
+
+
+# ---- vm
+
+class _Collect(unittest.TestResult):
+    def __init__(self, tally, module):
+        super().__init__()
+        self.tally, self.module = tally, module
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.start = time.monotonic()
+
+    def _name(self, test):
+        return f"{self.module}." + re.sub(r"^.*?(\w+\.\w+)$", r"\1", test.id())
+
+    def _add(self, test, verdict, text=""):
+        self.tally.add("vm", self._name(test), time.monotonic() - getattr(self, "start", time.monotonic()), verdict, text)
+
+    def addSuccess(self, test):
+        self._add(test, "passed")
+
+    def addFailure(self, test, err):
+        self._add(test, "failed", "".join(traceback.format_exception(*err)))
+
+    addError = addFailure  # also of setUpModule, whose "test" is a place holder with an id()
+
+    def addSkip(self, test, reason):
+        self._add(test, "skipped", reason)
+
+    def addExpectedFailure(self, test, err):
+        self._add(test, "passed")
+
+    def addUnexpectedSuccess(self, test):
+        self._add(test, "failed", "passed, though marked as an expected failure")
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self._add(subtest, "failed", "".join(traceback.format_exception(*err)))
+
+
+def _flatten(suite):
+    for t in suite:
+        if isinstance(t, unittest.TestSuite):
+            yield from _flatten(t)
+        else:
+            yield t
+
+
+def vm(tally, patterns):
+    start = time.monotonic()
+    folder = paths.TOP / "tests" / "vm"
+    sys.path.insert(0, str(folder))
+    for path in sorted(folder.glob("test_*.py")):
+        began = time.monotonic()
+        before = len(tally.cases)
+        try:
+            loader = unittest.TestLoader()
+            suite = loader.loadTestsFromName(path.stem)
+            if loader.errors:
+                raise RuntimeError("\n".join(loader.errors))
+        except Exception:  # noqa: BLE001: a module that does not load is a failed test
+            tally.add("vm", path.stem, 0, "failed", traceback.format_exc())
+            continue
+        collect = _Collect(tally, path.stem)
+        chosen = unittest.TestSuite(t for t in _flatten(suite) if wanted(patterns, "vm/" + collect._name(t)))
+        if not chosen.countTestCases():
+            continue
+        chosen.run(collect)
+        count = len(tally.cases) - before
+        print(f"weft:   vm: {path.stem}: {count} tests ({time.monotonic() - began:.1f} s)", flush=True)
+    tally.close("vm", start)
+
+
+# ---- style
+
+def _sources(*suffixes):
+    """Files of the checkout, without builds and hidden folders."""
+    out = []
+    for folder, below, names in os.walk(paths.TOP):
+        at = os.path.relpath(folder, paths.TOP)
+        below[:] = [d for d in below if not d.startswith(".") and d != "__pycache__" and not (at == "." and d.startswith("build"))]
+        out += [os.path.normpath(os.path.join(at, n)) for n in names if n.endswith(suffixes)]
+    return sorted(out)
+
+
+def _clang_format(files):
+    r = subprocess.run(["clang-format", "--dry-run", "-Werror", "--ferror-limit=3"] + files, cwd=paths.TOP, capture_output=True, text=True)
+    return r.returncode, r.stderr
+
+
+def style(tally, patterns):
+    start = time.monotonic()
+
+    def case(name, check):
+        if not wanted(patterns, "style/" + name):
+            return
+        t = time.monotonic()
+        try:
+            verdict, text = check()
+        except FileNotFoundError as e:
+            verdict, text = "failed", f"{e.filename} is missing"
+        tally.add("style", name, time.monotonic() - t, verdict, text)
+
+    def formatted():
+        if not (paths.TOP / ".clang-format").exists():
+            return "skipped", "there is no .clang-format"
+        files = [f for f in _sources(".c", ".h", ".cc", ".cpp", ".hpp") if not f.startswith("driver/")]
+        bad = []
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for rc, text in pool.map(_clang_format, [files[i:i + 16] for i in range(0, len(files), 16)]):
+                if rc:
+                    bad.append(text)
+        names = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error", "".join(bad), re.M)))
+        return ("failed", "clang-format -i puts these right: " + " ".join(names)) if bad else ("passed", "")
+
+    def sparse():
+        tree = paths.DRIVER
+        if not (tree / "Kbuild").exists():
+            return "skipped", "there is no driver yet"
+        kernel = dict(line.split("=", 1) for line in (paths.MADE / "root.env").read_text().splitlines())["kernel"]
+        r = subprocess.run(["make", "-C", f"/lib/modules/{kernel}/build", "-j", str(os.cpu_count()), f"M={tree}", "W=1", "C=2",
+                            "CHECK=sparse", "CF=-D__CHECK_ENDIAN__", f"WEFT_INC={paths.TOP}/qemu-device/include", f"WEFT_TOP={paths.TOP}", "modules"],
+                           capture_output=True, text=True)
+        text = "\n".join(line for line in (r.stdout + r.stderr).splitlines() if re.search(r"(warning|error):", line) and str(tree) in line
+                         or "driver/" in line and "warning:" in line)
+        if r.returncode:
+            return "failed", r.stdout + r.stderr
+        return ("failed", text) if text else ("passed", "")
+
+    def python():
+        bad = []
+        for name in _sources(".py"):
+            try:
+                compile((paths.TOP / name).read_text(encoding="utf-8"), name, "exec", dont_inherit=True)
+            except (SyntaxError, UnicodeDecodeError) as e:
+                bad.append(f"{name}: {e}")
+        return ("failed", "\n".join(bad)) if bad else ("passed", "")
+
+    def shell():
+        bad = []
+        for name in _sources(""):
+            path = paths.TOP / name
+            with open(path, "rb") as f:
+                first = f.readline(64)
+            if first.startswith(b"#!") and b"sh" in first and b"python" not in first:
+                interpreter = "bash" if b"bash" in first else "sh"
+                r = subprocess.run([interpreter, "-n", str(path)], capture_output=True, text=True)
+                if r.returncode:
+                    bad.append(r.stderr)
+        return ("failed", "".join(bad)) if bad else ("passed", "")
+
+    case("clang-format", formatted)
+    case("sparse", sparse)
+    case("python", python)
+    case("shell", shell)
+    tally.close("style", start)
+
+
+def main(patterns):
+    start = time.monotonic()
+    tally = Tally()
+    which, why = accel.detect()
+    print(f"weft: checking on {which.upper()} ({why})", flush=True)
+    (paths.BUILD / "junit").mkdir(parents=True, exist_ok=True)
+    style(tally, patterns)
+    ctest(tally, "unit", paths.BUILD / "weft", patterns)
+    ctest(tally, "asan", paths.BUILD / "asan", patterns)
+    vm(tally, patterns)
+    report.write_json(str(paths.BUILD / "check.json"), "check", which, [
+        {"tier": tier, "name": name, "seconds": round(seconds, 3), "verdict": verdict} for tier, name, seconds, verdict, _ in tally.cases])
+    failed = [f"{c[0]}/{c[1]}" for c in tally.cases if c[3] == "failed"]
+    if failed:
+        print("weft: failed: " + " ".join(failed))
+    if patterns and not tally.cases:
+        print("weft: no test's name contains " + " or ".join(patterns))
+    print(f"weft: checked in {time.monotonic() - start:.0f} s")
+    print(f"{tally.count('passed')} passed, {len(failed)} failed, {tally.count('skipped')} skipped", flush=True)
+    return 1 if failed or not tally.count("passed") else 0
