@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """N nodes and the switch between them."""
+import json
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -152,6 +154,20 @@ class Cluster:
             t.join()
         return results
 
+    def switch(self, line, timeout=10):
+        """One command to the switch ("stats", "plan loss=0.01 seed=7", "link n0d0p0 down", ...); its answer, a dict.
+
+        ValueError when the switch refuses it.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.settimeout(timeout)
+            control.connect(str(self.rundir / "control.sock"))
+            control.sendall(line.encode() + b"\n")
+            answer = json.loads(control.makefile().readline())
+        if not answer.pop("ok"):
+            raise ValueError(f"switch: {answer['error']}")
+        return answer
+
     def kill(self, rank):
         """SIGKILL a node's QEMU."""
         self.nodes[rank].kill()
@@ -252,7 +268,7 @@ class Cluster:
                 raise ValueError(f"no switch is built ({program.relative_to(paths.TOP)})")
             return  # two nodes without accelerators reach each other by QEMU's own means
         cmd = ["setpriv", "--pdeathsig", "KILL", str(program), "--weft", str(self.rundir / "weft.sock"),
-               "--net", str(self.rundir / "net.sock")]
+               "--net", str(self.rundir / "net.sock"), "--control", str(self.rundir / "control.sock")]
         for option, value in (("--capture", self.capture), ("--loss", self.loss), ("--seed", self.seed)):
             if value is not None:
                 cmd += [option, str(value)]
