@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+#include "control.hpp"
+
+extern "C" [[noreturn]] void weft_main() {
+  weft::fw::Control control{weft::fw::Io()};
+  for (;;) control.pass();
+}
