@@ -360,6 +360,6 @@ class Cluster:
     def _terminal():
         try:
             size = os.get_terminal_size()
-            return f"rows {size.lines} cols {size.columns}"
         except OSError:
-            return "rows 24 cols 80"
+            size = os.terminal_size((0, 0))
+        return f"rows {size.lines or 24} cols {size.columns or 80}"
