@@ -85,7 +85,9 @@ enum weft_counter {
 	X(ecn_marked, "frames received with CE")                                                                       \
 	X(cnp_sent, "congestion notifications sent")                                                                   \
 	X(cnp_received, "congestion notifications received")                                                           \
-	X(qp_errors, "queue pairs moved to the error state")
+	X(qp_errors, "queue pairs moved to the error state")                                                           \
+	X(drop_not_roce, "dropped: not RoCE v2")                                                                       \
+	X(drop_pkey, "dropped: partition key of another partition")
 
 enum weft_port_counter {
 #define WEFT_PORT_COUNTER_ENUM(name, text) WEFT_PCTR_##name,
