@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// A queue pair: what the mailbox knows of it, its two halves, its place in the device's lists.
+#pragma once
+
+#include <cstdint>
+
+#include "packet.hpp"
+#include "port.hpp"
+#include "requester.hpp"
+#include "responder.hpp"
+#include "timers.hpp"
+#include "weft/hw/mbox.h"
+#include "weft/hw/qp.h"
+
+namespace weft::model::nic {
+
+struct QueuePair {
+  weft_qp_entry entry{};
+  std::uint32_t given = 0;  // WEFT_QPM_*: fields that were set since RESET
+  Path path;
+  Gid sgid{};
+  Gid dgid{};
+  std::uint32_t cls = 0;  // of the link, or kLoopback
+  Requester requester;
+  Responder responder;
+  // Scheduling.
+  bool wants_data = false;    // is in the list of those with data to send
+  bool wants_answer = false;  // is in the list of those with an answer to send
+  bool parked = false;        // waits for credit
+  Timers::Hook timer;
+
+  std::uint32_t mtu() const { return 128u << entry.path_mtu; }
+  bool receives() const { return entry.state == WEFT_QPS_RTR || entry.state == WEFT_QPS_RTS; }
+  bool sends() const { return entry.state == WEFT_QPS_RTS; }
+};
+
+// A queue pair as QP_CREATE makes it, in RESET; what is wrong with it otherwise.
+Error make_queue_pair(const weft_qp_entry& wanted, std::uint32_t ports, QueuePair& qp);
+
+// Checks and applies a QP_MODIFY except for what its new state sets in motion (IBTA volume 1, section 11.2.5.2).
+// Nothing changes on error. `port` is the one that the queue pair uses afterwards.
+Error apply_modify(QueuePair& qp, const weft_mbox_qp_modify& modify, std::span<const Port> ports);
+
+}  // namespace weft::model::nic
