@@ -6,7 +6,7 @@
 # The root lies in the cache under a hash of its recipe and the time it was made; the newest finished one is used.
 # --refresh makes a new one from today's archives (security updates) and removes those that nobody is in.
 # ROOT=/ takes the running system instead: a Debian 13 with the same packages (vm/root/core.list).
-# WEFT_MIRROR, WEFT_SECURITY: bases of the archives, else those of this machine's own apt. WEFT_MODE: mmdebstrap's mode.
+# WEFT_MIRROR, WEFT_SECURITY: bases of the archives, else those of this machine's own apt.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../lib.sh"
@@ -80,8 +80,12 @@ need_tools() {
 }
 
 need_subids() {
-    [ "$(id -u)" = 0 ] || [ -n "${WEFT_MODE:-}" ] || grep -qs "^$(id -un):" /etc/subuid ||
+    [ "$(id -u)" = 0 ] || grep -qs "^$(id -un):" /etc/subuid ||
         die "an ordinary user needs subordinate ids: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un)"
+}
+
+all_ids() { # options that make unshare's caller root with a range of ids (nothing when it is root)
+    [ "$(id -u)" = 0 ] || echo '--map-root-user --map-auto'
 }
 
 remove() { # a root made by an ordinary user belongs to subordinate ids
@@ -131,7 +135,7 @@ deb-src [signed-by=$keyring] $security $suite-security main"
     for p in "$cache"/part-root-*; do [ ! -e "$p" ] || { say "removing a broken-off root"; remove "$p"; }; done
     say "building the Debian 13 root (about 600 MB of packages, 1 to 2 minutes; log: $log)"
     t=$(now)
-    set -- mmdebstrap --variant=apt --architectures=$arch --keyring="$keyring" --mode="${WEFT_MODE:-auto}" \
+    set -- mmdebstrap --variant=apt --architectures=$arch --keyring="$keyring" --mode=root \
         --include="$(packages core | paste -sd,)" \
         --aptopt='Acquire::Languages "none"' \
         --aptopt='Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false"' \
@@ -140,11 +144,11 @@ deb-src [signed-by=$keyring] $security $suite-security main"
         --essential-hook="$here/hook.sh excludes \"\$1\"" \
         --customize-hook="$here/hook.sh finish \"\$1\"" \
         $suite "$part" ${mirror:+-}
-    # As root mmdebstrap mounts things itself: in namespaces of its own they end with it. An ordinary user's needs
-    # the subordinate ids and makes its own namespaces.
-    if [ "$(id -u)" = 0 ]; then set -- unshare -m --pid --fork --kill-child --mount-proc --propagation private -- "$@"; fi
+    # What mmdebstrap starts and mounts ends with namespaces of our own; an ordinary user is root in them.
+    # shellcheck disable=SC2046
+    set -- unshare $(all_ids) -m --pid --fork --kill-child --mount-proc --propagation private -- "$@"
     printf '%s\n' "$sources" >"$cache/sources.tmp"
-    watch_log "$log" & watcher=$!
+    ( exec >&2 9>&-; watch_log "$log" ) & watcher=$!
     rc=0; contain "$@" <"$cache/sources.tmp" >"$log" 2>&1 || rc=$?
     kill $watcher 2>/dev/null || :
     rm -f "$cache/sources.tmp"
@@ -155,8 +159,8 @@ deb-src [signed-by=$keyring] $security $suite-security main"
 }
 
 watch_log() { # what mmdebstrap is at, as it says it; ends with our parent
-    seen=0 t=$(now)
-    while sleep 2 && kill -0 $$ 2>/dev/null; do
+    seen=0 t=$(now) i=0
+    while [ $((i += 1)) -lt 1800 ] && sleep 2 && kill -0 $$ 2>/dev/null; do
         sed -n "$((seen + 1)),\$s/^I: \(running apt-get update\|downloading.*\|extracting archives\|installing.*\|cleaning.*\).*/\1/p" \
             "$1" 2>/dev/null | cut -c1-70 | while read -r l; do say "  $l ($(took "$t"))"; done
         seen=$(wc -l <"$1" 2>/dev/null || echo 0)
@@ -169,8 +173,7 @@ add_stage() { # add_stage STAGE: apt-get install in the finished root
     t=$(now)
     . "$root/etc/weft-root" # kernel_version
     pkgs=$(packages "$1" | sed "s/@kernel@/$kernel_version/" | paste -sd' ')
-    [ "$(id -u)" = 0 ] && u= || u='--map-root-user --map-auto'
-    rc=0
+    u=$(all_ids) rc=0
     # shellcheck disable=SC2086
     contain unshare $u -m --pid --fork --kill-child --propagation private -- /bin/sh -ec '
         root=$1 pkgs=$2 proxy=$3
