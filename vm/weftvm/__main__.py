@@ -42,6 +42,7 @@ def options(parser, nodes):
     parser.add_argument("--loss", metavar="P", help="share of frames that the switch loses (0.01 is 1 %%)")
     parser.add_argument("--seed", metavar="S", help="seed of what happens by chance")
     parser.add_argument("--model", metavar="X.so", help="device model to load instead of the accelerator's")
+    parser.add_argument("--sanitize", action="store_true", help="the device and the switch under ASan and UBSan (make asan)")
     parser.add_argument("--share", metavar="DIR", help="folder that is /share in every node (by default a passing one)")
     parser.add_argument("--allow", action="append", default=[], metavar="REGEX",
                         help="kernel messages that do not fail the run")
@@ -52,7 +53,7 @@ def cluster(args, **more):
     return Cluster(nodes=args.nodes, devices=args.devices, ports=args.ports, hbm=args.hbm, cpus=args.cpus,
                    memory=args.memory, kernel=args.kernel, modules=args.module, driver=not args.no_driver,
                    qemu_opts=args.qemu_opts, device_opts=args.device_opts, viommu=args.viommu, capture=args.capture,
-                   loss=args.loss, seed=args.seed, model=args.model, layout=args.layout, share=args.share,
+                   loss=args.loss, seed=args.seed, model=args.model, layout=args.layout, share=args.share, sanitize=args.sanitize,
                    append=args.append, allow=args.allow, boot_timeout=args.boot_timeout, say=warn, **more)
 
 
@@ -110,9 +111,15 @@ def run(args):
             results = [Result(255 if n.panicked() else 124 if late else 1, "", boot_error, 0, late, not late, n.problems()) for n in c.nodes]
         if not boot_error:
             run_command(c, args.command, deadline, output, results)
+            fabric_error = c.fabric_error()
             c.shutdown()
+        else:
+            fabric_error = c.fabric_error()
         output.finish()
-        return verdict(c, args, results, boot_error)
+        code = verdict(c, args, results, boot_error)
+        if fabric_error:
+            warn(fabric_error)
+        return code or (1 if fabric_error else 0)
     finally:
         c.close()
 

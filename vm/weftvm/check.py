@@ -10,6 +10,7 @@ import concurrent.futures
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import unittest
 
 from . import accel, paths, report
 
+TEST_LIMIT = 300  # seconds that a test of the vm tier may take
 SLOW = 15  # a line now and then, so that a quiet terminal is known to be alive
 
 
@@ -119,6 +121,11 @@ class _Collect(unittest.TestResult):
     def startTest(self, test):
         super().startTest(test)
         self.start = time.monotonic()
+        signal.alarm(TEST_LIMIT)
+
+    def stopTest(self, test):
+        signal.alarm(0)
+        super().stopTest(test)
 
     def _name(self, test):
         return f"{self.module}." + re.sub(r"^.*?(\w+\.\w+)$", r"\1", test.id())
@@ -156,8 +163,13 @@ def _flatten(suite):
             yield t
 
 
+def _late(*_):
+    raise TimeoutError(f"the test took longer than {TEST_LIMIT} s")
+
+
 def vm(tally, patterns):
     start = time.monotonic()
+    signal.signal(signal.SIGALRM, _late)
     folder = paths.TOP / "tests" / "vm"
     sys.path.insert(0, str(folder))
     for path in sorted(folder.glob("test_*.py")):

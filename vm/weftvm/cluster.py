@@ -21,6 +21,11 @@ CMDLINE = ("console=ttyS0 panic=-1 loglevel=5 mitigations=off nokaslr no_timer_c
            "initcall_blacklist=jent_mod_init,crypto_kdf108_init 8250.nr_uarts=1")
 
 
+def _asan_runtime():
+    """The sanitizer's runtime must be loaded before what uses it."""
+    return subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def modprobe_deps(module):
     """The packaged modules that a module of ours needs."""
     out = subprocess.run(["modinfo", "-F", "depends", str(module)], capture_output=True, text=True, check=True).stdout
@@ -33,12 +38,12 @@ class Cluster:
     Sizes are QEMU's ("1G"), memory is in MiB, times in seconds. `modules` are inserted in order; one named weft.ko
     takes the place of the built driver; driver=False loads none. `allow` holds regular expressions for kernel messages
     that a test provokes. `share` is a folder that every node sees as /share (read-write); by default it ends with the
-    cluster. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
+    cluster. `sanitize` takes the device and the switch from build/asan. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
     """
 
     def __init__(self, nodes=2, devices=1, ports=1, hbm="1G", cpus=1, memory=1024, kernel="vmlinux", modules=(),
                  driver=True, qemu_opts=(), device_opts="", viommu=False, capture=None, loss=None, seed=None, model=None,
-                 layout="switch", share=None, append="", allow=(), boot_timeout=180, say=None, interactive=False):
+                 layout="switch", share=None, append="", sanitize=False, allow=(), boot_timeout=180, say=None, interactive=False):
         if not 1 <= nodes <= MAX_NODES:
             raise ValueError(f"nodes is 1 to {MAX_NODES}")
         if layout not in LAYOUTS:
@@ -48,6 +53,7 @@ class Cluster:
         self.qemu_opts = shlex.split(qemu_opts) if isinstance(qemu_opts, str) else list(qemu_opts)
         self.device_opts, self.viommu, self.layout, self.model = device_opts, viommu, layout, model
         self.capture, self.loss, self.seed = capture, loss, seed
+        self.sanitize = sanitize
         self.append, self.allow, self.boot_timeout, self.interactive = append, tuple(allow), boot_timeout, interactive
         self._say = say or (lambda text: None)
         self.accel, self.accel_reason = accel.detect()
@@ -201,14 +207,12 @@ class Cluster:
         if "/" not in word or not path.is_file():
             return word
         path = path.resolve()
-        try:
-            inside = path.relative_to(paths.TOP)
-        except ValueError:
-            return word  # of the root, not ours
-        if inside.parts[0] == "build":
+        if path.parts[1] in ("usr", "bin", "sbin", "lib", "etc", "opt", "var", "boot"):
+            return word  # the root's, which the guest shares
+        if path.is_relative_to(paths.BUILD):
             return str(path)
-        if inside.parts[0] in paths.GUEST_FOLDERS and (paths.GUEST / inside).exists():
-            return str(paths.GUEST / inside)
+        if path.is_relative_to(paths.TOP) and (paths.GUEST / path.relative_to(paths.TOP)).exists():
+            return str(paths.GUEST / path.relative_to(paths.TOP))
         to = self.share / ".weft" / "cmd" / path.name
         to.parent.mkdir(exist_ok=True)
         shutil.copy2(path, to)
@@ -216,6 +220,15 @@ class Cluster:
         return f"/share/.weft/cmd/{path.name}"
 
     # ---- how it is put together
+
+    def _tree(self):
+        return paths.BUILD / ("asan" if self.sanitize else "weft")
+
+    def fabric_error(self):
+        """What the switch said when it ended by itself, else an empty string."""
+        if self.fabric is None or self.fabric.poll() is None:
+            return ""
+        return f"the switch ended with {self.fabric.returncode}: " + self.fabric_log.read_text(errors="replace")[-2000:].strip()
 
     def _prepare(self):
         weft = self.share / ".weft"
@@ -239,9 +252,12 @@ class Cluster:
             self._modprobe += [d for d in modprobe_deps(m) if d not in ours and d not in self._modprobe]
         self._firmware = str(paths.FIRMWARE) if paths.FIRMWARE.exists() and self.driver else ""
         self._kernel, self._initrd = self._pick_kernel()
-        self._preload = paths.LIB / "weft-qemu.so"
-        if self.devices and not self._preload.exists():
-            raise ValueError(f"no device is built ({self._preload.relative_to(paths.TOP)}); or say --devices 0")
+        self._preload = ""
+        if self.devices:
+            device = self._tree() / "lib" / "weft-qemu.so"
+            if not device.exists():
+                raise ValueError(f"no device is built ({device.relative_to(paths.TOP)}); or say --devices 0")
+            self._preload = f"{_asan_runtime()}:{device}" if self.sanitize else str(device)
 
     def _pick_kernel(self):
         """kernel= is vmlinux or bzImage (the root's own), a file of either kind, or a kernel build tree."""
@@ -261,7 +277,7 @@ class Cluster:
         return given, initrd
 
     def _start_fabric(self):
-        program = paths.BIN / "weft-fabric"
+        program = self._tree() / "bin" / "weft-fabric"
         self._net = None
         if not program.exists():
             if self.devices or self.capture or self.size > 2:
@@ -343,7 +359,7 @@ class Cluster:
         argv += self._netdev(rank, virtio)
         argv += [o.replace("serial=n@", f"serial=n{rank}") for o in self._pci()]
         argv += self.qemu_opts
-        node.start(argv, preload=self._preload if self.devices else None, interactive=bool(quoted["interactive"]),
+        node.start(argv, preload=self._preload, interactive=bool(quoted["interactive"]),
                    allow=self.allow, virtio=virtio)
 
     def _netdev(self, rank, virtio):
