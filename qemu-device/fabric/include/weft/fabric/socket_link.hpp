@@ -94,6 +94,8 @@ class SocketLink final : public Link {
 
   // Takes the connected socket and queues HELLO. `owner` outlives the link and does not destroy it from a callback.
   SocketLink(Fd fd, LinkOwner& owner, const Options& options);
+  SocketLink(const SocketLink&) = delete;
+  SocketLink& operator=(const SocketLink&) = delete;
 
   SendResult send(unsigned cls, std::span<const Segment> segments) override;
   void release(unsigned cls, unsigned frames) override;
@@ -119,6 +121,8 @@ class SocketLink final : public Link {
   int socket_errno() const { return socket_errno_; }
   const std::string& peer_name() const { return peer_name_; }  // printable; empty before HELLO
   const Counters& counters() const { return counters_; }
+  // Frames of the class that the owner has and did not release.
+  unsigned held(unsigned cls) const { return cls < kClasses ? class_[cls].held : 0; }
 
  private:
   static constexpr std::size_t kBatch = 256 * 1024;                      // of one system call
