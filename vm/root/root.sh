@@ -18,6 +18,15 @@ refresh=
 packages() { sed 's/#.*//' "$here/$1.list" | tr -s ' \t\n' '\n' | grep . ; }
 for s in "$@"; do [ -r "$here/$s.list" ] || die "no such stage: $s"; done
 
+apt_install() { # $missing, on this machine
+    say "installing on this machine (apt-get; log: $cache/apt.log):$missing"
+    t=$(now)
+    # shellcheck disable=SC2086
+    { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends install $missing; } \
+        >"$cache/apt.log" 2>&1 </dev/null || { tail -n 15 "$cache/apt.log" >&2; die "apt-get could not install$missing"; }
+    say "installed ($(took "$t"))"
+}
+
 if [ "${ROOT:-}" = / ]; then
     . /etc/os-release
     [ "${ID:-}-${VERSION_ID:-}" = debian-13 ] || die "ROOT=/ needs a Debian 13; this is ${PRETTY_NAME:-unknown}"
@@ -29,10 +38,8 @@ if [ "${ROOT:-}" = / ]; then
         done
     done
     if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && [ "${WEFT_INSTALL:-}" = 1 ]; then
-        say "installing natively:$missing"
-        apt-get -q update >&2
-        # shellcheck disable=SC2086
-        DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends install $missing >&2
+        mkdir -p "$cache"
+        apt_install
     elif [ -n "$missing" ]; then
         die "ROOT=/ needs these packages (or say WEFT_INSTALL=1 as root): apt-get install --no-install-recommends$missing"
     fi
@@ -64,19 +71,22 @@ need_tools() {
     missing=
     command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
     command -v setpriv >/dev/null && command -v unshare >/dev/null && command -v flock >/dev/null || missing="$missing util-linux"
+    command -v mount >/dev/null || missing="$missing mount"
     ls /usr/share/keyrings/debian-archive-keyring.[gp]* >/dev/null 2>&1 || missing="$missing debian-archive-keyring"
     if [ "$(id -u)" != 0 ] && ! command -v newuidmap >/dev/null; then missing="$missing uidmap"; fi
     [ -n "$missing" ] || return 0
     command -v apt-get >/dev/null || die "this needs$missing (Debian, Ubuntu, Fedora, Arch and Nix package them)"
     if [ "$(id -u)" = 0 ]; then
-        say "installing$missing on this machine (apt-get)"
-        t=$(now)
-        { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends install $missing; } \
-            >"$cache/apt.log" 2>&1 || { tail -n 15 "$cache/apt.log" >&2; die "apt-get could not install$missing"; }
-        say "installed$missing ($(took "$t"))"
+        apt_install
     else
         die "something is missing; please run: sudo apt-get install --no-install-recommends$missing"
     fi
+}
+
+need_namespaces() {
+    # shellcheck disable=SC2046
+    unshare $(all_ids) -m --pid --fork true 2>/dev/null ||
+        die "this machine or container allows no mount namespaces; on a Debian 13, say ROOT=/ (see vm/README.md)"
 }
 
 need_subids() {
@@ -115,7 +125,7 @@ proxy() { # this machine's apt proxy: mmdebstrap and a chroot do not read its ap
 }
 
 build_core() {
-    need_tools; need_subids
+    need_tools; need_subids; need_namespaces
     names='(^|[ \t])(bullseye|bookworm|trixie|forky|sid|stable|testing)([ \t]|$)'
     mirror=${WEFT_MIRROR:-$(uri "$names")}
     security=${WEFT_SECURITY:-$(uri '(bullseye|bookworm|trixie|forky|stable|testing)-security')}
