@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Interrupts. Vector 0: mailbox, events, failure. The others tell contexts that a sync object reached its value. */
+#include <linux/interrupt.h>
+
+#include "weft_dev.h"
+
+void weft_wake(struct weft_device *wdev, unsigned int vector)
+{
+	struct weft_vector *v = &wdev->vector[vector];
+
+	atomic_inc(&v->seq);
+	wake_up_all(&v->wq);
+}
+
+void weft_wake_all(struct weft_device *wdev)
+{
+	unsigned int i;
+
+	for (i = 0; i < wdev->vectors; i++)
+		weft_wake(wdev, i);
+}
+
+static irqreturn_t weft_irq_control(int irq, void *data)
+{
+	struct weft_device *wdev = data;
+	irqreturn_t ret = IRQ_HANDLED;
+	u32 cause;
+
+	cause = readl(wdev->regs + WEFT_REG_IRQ_CAUSE);
+	if (cause == U32_MAX)
+		return IRQ_HANDLED; /* fell off the bus: whoever waits finds out */
+	writel(cause, wdev->regs + WEFT_REG_IRQ_CAUSE);
+
+	if (cause & WEFT_IRQ_MBOX)
+		complete(&wdev->mbox.done);
+	if (cause & (WEFT_IRQ_EVENT | WEFT_IRQ_FATAL))
+		ret = IRQ_WAKE_THREAD;
+	/* With a single vector it serves the contexts, too. */
+	if (wdev->vectors == 1)
+		weft_wake(wdev, 0);
+	return ret;
+}
+
+static irqreturn_t weft_irq_control_thread(int irq, void *data)
+{
+	struct weft_device *wdev = data;
+
+	/* A reset under way starts the event queue anew: nothing to read, nothing to touch. */
+	if (!down_read_trylock(&wdev->reset_sem))
+		return IRQ_HANDLED;
+	weft_event_drain(wdev);
+	if (READ_ONCE(wdev->life) == WEFT_READY && readl(wdev->regs + WEFT_REG_STATUS) == WEFT_DEV_FAILED) {
+		drm_err(&wdev->drm, "device failed: error %u, detail %#x\n", readl(wdev->regs + WEFT_REG_BOOT_ERROR),
+			readl(wdev->regs + WEFT_REG_BOOT_DETAIL));
+		weft_fail(wdev, "the firmware failed");
+	}
+	up_read(&wdev->reset_sem);
+	return IRQ_HANDLED;
+}
+
+static irqreturn_t weft_irq_context(int irq, void *data)
+{
+	struct weft_vector *v = data;
+
+	atomic_inc(&v->seq);
+	wake_up_all(&v->wq);
+	return IRQ_HANDLED;
+}
+
+int weft_irq_init(struct weft_device *wdev)
+{
+	struct device *dev = wdev->drm.dev;
+	unsigned int i, wanted;
+	int ret;
+
+	wanted = clamp(readl(wdev->regs + WEFT_REG_VECTORS), 1u, (u32)WEFT_VECTORS);
+	ret = pci_alloc_irq_vectors(wdev->pdev, 1, wanted, PCI_IRQ_MSIX);
+	if (ret < 0)
+		return dev_err_probe(dev, ret, "no MSI-X vector\n");
+	wdev->vectors = ret;
+
+	for (i = 0; i < wdev->vectors; i++) {
+		struct weft_vector *v = &wdev->vector[i];
+
+		init_waitqueue_head(&v->wq);
+		atomic_set(&v->seq, 0);
+		snprintf(v->name, sizeof(v->name), "%s-%s-%u", WEFT_NAME, pci_name(wdev->pdev), i);
+		if (i)
+			ret = devm_request_irq(dev, pci_irq_vector(wdev->pdev, i), weft_irq_context, 0, v->name, v);
+		else
+			ret = devm_request_threaded_irq(dev, pci_irq_vector(wdev->pdev, 0), weft_irq_control,
+							weft_irq_control_thread, 0, v->name, wdev);
+		if (ret)
+			return dev_err_probe(dev, ret, "vector %u\n", i);
+	}
+	return 0;
+}
+
+void weft_irq_enable(struct weft_device *wdev, bool on)
+{
+	writel(on ? WEFT_IRQ_MBOX | WEFT_IRQ_EVENT | WEFT_IRQ_FATAL : 0, wdev->regs + WEFT_REG_IRQ_MASK);
+}
