@@ -19,9 +19,9 @@ void Control::pass() {
   }
   now_ms_ = read_time();
   if (now_ms_ >= next_tick_ms_) tick();
-  bool worked = serve_table();
-  worked |= serve_mailbox();
-  worked |= watch_ports();
+  bool worked = serve_mailbox();
+  if (!worked) worked = watch_ports();
+  worked |= serve_table();  // last: what the hardware does at once is answered in the same pass
   // The end of a table operation wakes the core too, so a long one does not keep it spinning.
   if (!worked) io_.write(WEFT_FWIO_IDLE, 1);
 }

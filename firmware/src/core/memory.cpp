@@ -4,6 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// The bytes are whatever object they belong to.
+using Word [[gnu::may_alias]] = uint32_t;
+
 extern "C" {
 
 void* memcpy(void* to, const void* from, size_t bytes) {
@@ -11,8 +14,6 @@ void* memcpy(void* to, const void* from, size_t bytes) {
   const auto* in = static_cast<const uint8_t*>(from);
   if (((reinterpret_cast<uintptr_t>(out) | reinterpret_cast<uintptr_t>(in)) & 3) == 0) {
     for (; bytes >= 4; bytes -= 4, out += 4, in += 4) {
-      // may_alias: the bytes are whatever object they belong to.
-      using Word [[gnu::may_alias]] = uint32_t;
       *reinterpret_cast<Word*>(out) = *reinterpret_cast<const Word*>(in);
     }
   }
@@ -33,7 +34,11 @@ void* memmove(void* to, const void* from, size_t bytes) {
 
 void* memset(void* to, int value, size_t bytes) {
   auto* out = static_cast<uint8_t*>(to);
-  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<uint8_t>(value);
+  const uint32_t byte = static_cast<uint8_t>(value);
+  if ((reinterpret_cast<uintptr_t>(out) & 3) == 0) {
+    for (; bytes >= 4; bytes -= 4, out += 4) *reinterpret_cast<Word*>(out) = byte * 0x01010101u;
+  }
+  for (; bytes != 0; --bytes) *out++ = static_cast<uint8_t>(byte);
   return to;
 }
 
