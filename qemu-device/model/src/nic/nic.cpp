@@ -218,7 +218,7 @@ Error Engine::qp_create(weft_qp_entry& entry) {
   if (error != WEFT_ERR_OK) return error;
   // The number used longest ago, so that late packets of a former connection find nobody.
   const auto size = static_cast<std::uint32_t>(queue_pairs_.size());
-  for (std::uint32_t i = 0; i < size; ++i) {
+  for (std::uint32_t i = kFirstQpn; i < size; ++i) {
     last_qpn_ = last_qpn_ + 1 < size ? last_qpn_ + 1 : kFirstQpn;
     if (queue_pairs_[last_qpn_] == nullptr) {
       qp->entry.qpn = last_qpn_;
