@@ -13,6 +13,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define WEFT_BACKEND_VERSION 1u
 
@@ -65,6 +66,7 @@ struct weft_backend {
 	void (*sync_free)(void *device, uint32_t first, uint32_t count);
 	uint64_t (*sync_value)(void *device, uint32_t sync);
 	int (*sync_signal)(void *device, uint32_t sync, uint32_t add);
+	/** As weft_sync_wait. With items 0 it returns at once: a backend that runs inside calls gets on a little (see weft/sim.h). */
 	int (*sync_wait)(void *device, const struct weft_wait_item *item, uint32_t items, int64_t timeout_ns, uint32_t *any,
 			 struct weft_failure *failure);
 
@@ -84,6 +86,7 @@ struct weft_backend {
 /** The table, or NULL when this backend does not speak `version`. */
 const struct weft_backend *weft_backend_entry(uint32_t version);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 struct weft_sim_config {
 	uint32_t size; /* sizeof */
@@ -39,6 +40,7 @@ uint64_t weft_sim_time(void);
 /** Run until nothing is left to do or `ns` of virtual time passed. */
 int weft_sim_run(uint64_t ns);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

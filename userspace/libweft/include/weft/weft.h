@@ -20,6 +20,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef uint64_t weft_va;
 struct weft_device;
@@ -159,6 +160,7 @@ int weft_write(struct weft_device *device, weft_va to, const void *from, size_t 
 int weft_read(struct weft_device *device, void *to, weft_va from, size_t bytes);
 int weft_fill(struct weft_device *device, weft_va to, uint64_t pattern, size_t bytes);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
