@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: MIT
+// Channels over a wire without faults: what leaves, what arrives, when it is told.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "dissect.hpp"
+#include "harness.hpp"
+
+namespace {
+
+using namespace harness;
+
+constexpr std::uint32_t bytes_of(weft_mtu mtu) { return 128u << mtu; }
+
+// Frames that left node 0 or 1, taken apart by the second reading.
+struct Tap {
+  explicit Tap(Net& net) {
+    net.on_frame = [this](unsigned from, Frame& frame) {
+      std::string why;
+      auto read = dissect::frame(frame, why);
+      EXPECT_TRUE(read) << why;
+      if (read) seen[from].push_back(*read);
+      raw[from].push_back(frame);
+      return true;
+    };
+  }
+  std::vector<dissect::Frame> seen[2];
+  std::vector<Frame> raw[2];
+};
+
+class ChannelMtu : public testing::TestWithParam<weft_mtu> {};
+
+TEST_P(ChannelMtu, EverySizeArrivesInTheStandardsPackets) {
+  const std::uint32_t mtu = bytes_of(GetParam());
+  const std::vector<std::size_t> sizes{0, 1, 2, 3, 4, mtu - 1, mtu, mtu + 1, 2 * mtu - 1, 2 * mtu, 5 * mtu + 7};
+  for (const bool immediate : {false, true}) {
+    for (const std::size_t size : sizes) {
+      SCOPED_TRACE(testing::Message() << "mtu " << mtu << " size " << size << " immediate " << immediate);
+      Net net;
+      Params p;
+      p.mtu = GetParam();
+      const Pair pair = connect(net, p);
+      regions(net.a(), net.b(), 6 * 8192);
+      Tap tap(net);
+      const std::size_t offset = 13;
+      const RdmaRequest r = immediate ? write_imm_request(9, offset, size, 7) : write_request(9, offset, size);
+      ASSERT_EQ(net.a().nic->post(pair.a, r), WEFT_ERR_OK);
+      EXPECT_TRUE(net.a().completions.empty());  // never from inside post
+      ASSERT_TRUE(net.run());
+
+      ASSERT_EQ(net.a().completions.size(), 1u);
+      EXPECT_EQ(net.a().completions[0].token, 9u);
+      EXPECT_EQ(net.a().completions[0].error, WEFT_ERR_OK);
+      const auto& source = net.a().mem.region(kSource).bytes;
+      const auto& target = net.b().mem.region(kTarget).bytes;
+      for (std::size_t i = 0; i < target.size(); ++i) {
+        const bool inside = i >= offset && i < offset + size;
+        ASSERT_EQ(target[i], inside ? source[i] : kFill) << i;
+      }
+      EXPECT_EQ(net.b().mem.syncs[std::pair(5u, kSyncBase + 7)], immediate ? 1u : 0u);
+
+      // Opcodes, lengths, PSNs, flags (IBTA table 38 and section 9.7.3).
+      const std::size_t packets = std::max<std::size_t>(1, (size + mtu - 1) / mtu);
+      ASSERT_EQ(tap.seen[0].size(), packets);
+      std::size_t at = offset;
+      for (std::size_t i = 0; i < packets; ++i) {
+        const dissect::Frame& f = tap.seen[0][i];
+        const bool first = i == 0;
+        const bool last = i + 1 == packets;
+        const unsigned want = first && last ? (immediate ? 0x0b : 0x0a)
+                              : first       ? 0x06
+                              : last        ? (immediate ? 0x09 : 0x08)
+                                            : 0x07;
+        EXPECT_EQ(f.opcode, want);
+        EXPECT_EQ(f.psn, (p.psn + i) & 0xffffff);
+        EXPECT_EQ(f.qpn, pair.b);
+        EXPECT_EQ(f.pkey, 0xffffu);
+        EXPECT_EQ(f.migrated, 1u);
+        EXPECT_EQ(f.version, 0u);
+        EXPECT_EQ(f.solicited, 0u);
+        EXPECT_EQ(f.udp_checksum, 0u);
+        EXPECT_EQ(f.dport, 4791u);
+        EXPECT_EQ(f.ttl, 64u);
+        EXPECT_EQ(f.ip_flags, 0x4000u);
+        if (last) {
+          EXPECT_EQ(f.ack_request, 1u);
+        }
+        const std::size_t length = last ? size - (packets - 1) * mtu : mtu;
+        EXPECT_EQ(f.payload.size(), length);
+        EXPECT_EQ(f.pad, (4 - length % 4) % 4);
+        EXPECT_TRUE(std::equal(f.payload.begin(), f.payload.end(), source.begin() + static_cast<std::ptrdiff_t>(at)));
+        at += length;
+        if (first) {
+          EXPECT_EQ(f.reth_va, kTargetVa + offset);
+          EXPECT_EQ(f.reth_key, kTarget);
+          EXPECT_EQ(f.reth_length, size);
+        }
+        if (last && immediate) {
+          EXPECT_EQ(f.immediate, 7u);
+        }
+        EXPECT_GE(tap.raw[0][i].size(), 60u);
+        EXPECT_EQ(tap.raw[0][i].size(), std::max<std::size_t>(60, f.end));
+        for (std::size_t b = f.end; b < tap.raw[0][i].size(); ++b) EXPECT_EQ(tap.raw[0][i][b], std::byte{0});
+      }
+      ASSERT_EQ(tap.seen[1].size(), 1u);
+      EXPECT_EQ(tap.seen[1][0].opcode, 0x11u);
+      EXPECT_EQ(tap.seen[1][0].syndrome, 0x1fu);
+      EXPECT_EQ(tap.seen[1][0].psn, (p.psn + packets - 1) & 0xffffff);
+      EXPECT_EQ(tap.seen[1][0].msn, 1u);
+      EXPECT_EQ(tap.raw[1][0].size(), 62u);  // as rxe's
+
+      EXPECT_EQ(net.a().counter(WEFT_PCTR_tx_frames), packets);
+      EXPECT_EQ(net.a().counter(WEFT_PCTR_tx_payload_bytes), size);
+      EXPECT_EQ(net.b().counter(WEFT_PCTR_rx_payload_bytes), size);
+      EXPECT_EQ(net.a().counter(WEFT_PCTR_rx_acks), 1u);
+      EXPECT_EQ(net.a().counter(WEFT_PCTR_retransmits), 0u);
+      EXPECT_EQ(net.a().deadline, UINT64_MAX);  // no timer left
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mtus, ChannelMtu,
+                         testing::Values(WEFT_MTU_256, WEFT_MTU_512, WEFT_MTU_1024, WEFT_MTU_2048, WEFT_MTU_4096,
+                                         WEFT_MTU_8192),
+                         [](const auto& info) { return std::to_string(bytes_of(info.param)); });
+
+// Every byte of one frame, written down from the standard's tables by hand.
+TEST(Channel, FrameByteForByte) {
+  Net net;
+  Params p;
+  p.psn = 0xabcdef;
+  p.traffic_class = 0x68;
+  const Pair pair = connect(net, p);
+  regions(net.a(), net.b(), 64);
+  Tap tap(net);
+  net.a().nic->post(pair.a, write_imm_request(1, 0, 5, 3));
+  ASSERT_TRUE(net.run());
+  weft_mbox_port a{};
+  weft_mbox_port b{};
+  net.a().nic->port_get(a);
+  net.b().nic->port_get(b);
+  const auto& data = net.a().mem.region(kSource).bytes;
+  std::vector<unsigned> want(b.mac, b.mac + 6);
+  want.insert(want.end(), a.mac, a.mac + 6);
+  const auto add = [&](std::initializer_list<unsigned> bytes) { want.insert(want.end(), bytes); };
+  add({0x08, 0x00});
+  const std::size_t ip = want.size();
+  add({0x45, 0x68, 0, 20 + 8 + 12 + 16 + 4 + 8 + 4, 0, 0, 0x40, 0, 64, 17, 0, 0});
+  want.insert(want.end(), a.ipv4, a.ipv4 + 4);
+  want.insert(want.end(), b.ipv4, b.ipv4 + 4);
+  unsigned sum = 0;
+  for (std::size_t i = ip; i < want.size(); i += 2) sum += want[i] << 8 | want[i + 1];
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum = ~((sum & 0xffff) + (sum >> 16)) & 0xffff;
+  want[ip + 10] = sum >> 8;
+  want[ip + 11] = sum & 0xff;
+  add({0xc0, 0x04, 0x12, 0xb7, 0, 8 + 12 + 16 + 4 + 8 + 4, 0, 0});             // QPN 2 x 2
+  add({0x0b, 0x40 | 3 << 4, 0xff, 0xff, 0, 0, 0, 2, 0x80, 0xab, 0xcd, 0xef});  // BTH
+  add({0x40, 0, 0, 0, 0, 0, 0x70, 0, 0, 0, 0x02, 0x02, 0, 0, 0, 5});           // RETH
+  add({0, 0, 0, 3});                                                           // ImmDt
+  for (std::size_t i = 0; i < 5; ++i) want.push_back(std::to_integer<unsigned>(data[i]));
+  add({0, 0, 0});
+  Frame frame;
+  for (const unsigned byte : want) frame.push_back(static_cast<std::byte>(byte));
+  const std::uint32_t crc = dissect::icrc(std::span(frame).subspan(ip));
+  for (unsigned i = 0; i < 4; ++i) frame.push_back(static_cast<std::byte>(crc >> 8 * i));
+  EXPECT_EQ(tap.raw[0].at(0), frame);
+}
+
+TEST(Channel, Ipv6AndVlan) {
+  Net net;
+  Params p;
+  p.ipv6 = true;
+  p.vlan = 7;
+  const Pair pair = connect(net, p);
+  regions(net.a(), net.b(), 5000);
+  Tap tap(net);
+  net.a().nic->post(pair.a, write_request(1, 0, 5000));
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(net.a().completions.size(), 1u);
+  EXPECT_EQ(net.a().completions[0].error, WEFT_ERR_OK);
+  EXPECT_EQ(net.a().mem.region(kSource).bytes, net.b().mem.region(kTarget).bytes);
+  for (const auto& f : tap.seen[0]) {
+    EXPECT_FALSE(f.ipv4);
+    EXPECT_EQ(f.vlan, 7u);
+  }
+}
+
+TEST(Channel, PsnWrapsAt24Bits) {
+  Net net;
+  Params p;
+  p.psn = 0xfffffa;
+  p.mtu = WEFT_MTU_256;
+  const Pair pair = connect(net, p);
+  regions(net.a(), net.b(), 256 * 100);
+  net.impair.loss = 0.05;
+  for (unsigned i = 0; i < 10; ++i) net.a().nic->post(pair.a, write_request(i, i * 2560, 2560));
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(net.a().completions.size(), 10u);
+  for (unsigned i = 0; i < 10; ++i) EXPECT_EQ(net.a().completions[i].error, WEFT_ERR_OK);
+  EXPECT_EQ(net.a().mem.region(kSource).bytes, net.b().mem.region(kTarget).bytes);
+  weft_qp_entry entry{};
+  net.a().nic->qp_query(5, pair.a, entry);
+  EXPECT_EQ(entry.sq_psn, (0xfffffau + 100) & 0xffffff);
+  net.b().nic->qp_query(5, pair.b, entry);
+  EXPECT_EQ(entry.rq_psn, (0xfffffau + 100) & 0xffffff);
+}
+
+// A WRITE of more packets than PSNs can be outstanding: the window moves, AckReq is set often enough, ACKs coalesce.
+TEST(Channel, LargeMessageStaysInsideTheWindow) {
+  Net net;
+  Params p;
+  p.mtu = WEFT_MTU_256;
+  const Pair pair = connect(net, p);
+  const std::size_t size = 256 * 5000;
+  regions(net.a(), net.b(), size);
+  std::int64_t acked = p.psn;
+  std::int64_t outstanding = 0;
+  unsigned data = 0;
+  unsigned acks = 0;
+  net.on_frame = [&](unsigned from, Frame& frame) {
+    const std::uint32_t psn = static_cast<std::uint32_t>(dissect::be(frame, 51, 3));
+    if (from == 0) {
+      ++data;
+      outstanding = std::max<std::int64_t>(outstanding, psn + 1 - acked);
+    } else {
+      ++acks;
+      acked = psn + 1;
+    }
+    return true;
+  };
+  net.a().nic->post(pair.a, write_request(1, 0, size));
+  ASSERT_TRUE(net.run());
+  EXPECT_EQ(net.a().completions.size(), 1u);
+  EXPECT_EQ(net.a().mem.region(kSource).bytes, net.b().mem.region(kTarget).bytes);
+  EXPECT_EQ(data, 5000u);
+  EXPECT_LE(outstanding, 512);
+  EXPECT_LT(acks, 5000u / 16);
+  EXPECT_EQ(net.a().counter(WEFT_PCTR_retransmits), 0u);
+}
+
+TEST(Channel, SignalComesAfterAllDataOfTheMessage) {
+  Net net(3);
+  net.impair = {0.05, 0.05, 0.1, 0.02};
+  const Pair pair = connect(net);
+  regions(net.a(), net.b(), 64 * 5000);
+  unsigned wrong = 0;
+  std::vector<unsigned> order;
+  net.b().mem.on_signal = [&](std::uint32_t, std::uint32_t sync) {
+    const unsigned imm = sync - kSyncBase;
+    const std::size_t at = order.size() * 5000;
+    const auto& s = net.a().mem.region(kSource).bytes;
+    const auto& t = net.b().mem.region(kTarget).bytes;
+    wrong +=
+        !std::equal(t.begin() + static_cast<std::ptrdiff_t>(at), t.begin() + static_cast<std::ptrdiff_t>(at + 5000),
+                    s.begin() + static_cast<std::ptrdiff_t>(at));
+    order.push_back(imm);
+  };
+  for (unsigned i = 0; i < 64; ++i) net.a().nic->post(pair.a, write_imm_request(i, i * 5000, 5000, i % kSyncCount));
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(order.size(), 64u);  // once each, in order
+  for (unsigned i = 0; i < 64; ++i) EXPECT_EQ(order[i], i % kSyncCount);
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Channel, BothDirectionsAtOnce) {
+  Net net(8);
+  net.impair.loss = 0.02;
+  const Pair pair = connect(net);
+  constexpr std::size_t kSize = 300'000;
+  regions(net.a(), net.b(), kSize);
+  TestMemory::Region source{5, WEFT_RIGHT_READ, kSourceVa, noise(kSize, 5)};
+  TestMemory::Region target{5, WEFT_RIGHT_REMOTE_WRITE, kTargetVa, std::vector<std::byte>(kSize, kFill)};
+  net.b().mem.add(kSource, source);
+  net.a().mem.add(kTarget, target);
+  net.a().nic->post(pair.a, write_request(1, 0, kSize));
+  net.b().nic->post(pair.b, write_request(2, 0, kSize));
+  ASSERT_TRUE(net.run());
+  EXPECT_EQ(net.b().mem.region(kTarget).bytes, net.a().mem.region(kSource).bytes);
+  EXPECT_EQ(net.a().mem.region(kTarget).bytes, net.b().mem.region(kSource).bytes);
+}
+
+TEST(Channel, HostMemoryOnBothSides) {
+  Net net;
+  const Pair pair = connect(net);
+  regions(net.a(), net.b(), 20'000);
+  net.a().mem.region(kSource).hbm = false;
+  net.b().mem.region(kTarget).hbm = false;
+  net.a().nic->post(pair.a, write_request(1, 0, 20'000));
+  ASSERT_TRUE(net.run());
+  EXPECT_EQ(net.b().mem.region(kTarget).bytes, net.a().mem.region(kSource).bytes);
+}
+
+// Two queue pairs of the same port: frames never reach the link.
+TEST(Channel, LoopbackInsideTheDevice) {
+  Net net;
+  Params p;
+  Pair pair;
+  Nic& nic = *net.a().nic;
+  create(nic, pair.a, p);
+  create(nic, pair.b, p);
+  ASSERT_EQ(connect_one(nic, pair.a, nic, pair.b, p), WEFT_ERR_OK);
+  ASSERT_EQ(connect_one(nic, pair.b, nic, pair.a, p), WEFT_ERR_OK);
+  constexpr std::size_t kSize = 3'000'000;
+  regions(net.a(), net.a(), kSize);
+  net.on_frame = [](unsigned, Frame&) -> bool {
+    ADD_FAILURE() << "a frame left";
+    return false;
+  };
+  nic.post(pair.a, write_imm_request(1, 0, kSize, 2));
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(net.a().completions.size(), 1u);
+  EXPECT_EQ(net.a().completions[0].error, WEFT_ERR_OK);
+  EXPECT_EQ(net.a().mem.region(kTarget).bytes, net.a().mem.region(kSource).bytes);
+  EXPECT_EQ(net.a().mem.syncs[std::pair(5u, kSyncBase + 2)], 1u);
+  EXPECT_EQ(net.a().counter(WEFT_PCTR_retransmits), 0u);
+}
+
+// A queue pair connected to itself.
+TEST(Channel, LoopbackToItself) {
+  Net net;
+  Params p;
+  std::uint32_t qpn = 0;
+  Nic& nic = *net.a().nic;
+  create(nic, qpn, p);
+  ASSERT_EQ(connect_one(nic, qpn, nic, qpn, p), WEFT_ERR_OK);
+  regions(net.a(), net.a(), 10'000);
+  nic.post(qpn, write_request(1, 0, 10'000));
+  ASSERT_TRUE(net.run());
+  EXPECT_EQ(net.a().mem.region(kTarget).bytes, net.a().mem.region(kSource).bytes);
+}
+
+TEST(Channel, StallsWithoutCreditAndGoesOn) {
+  Net net;
+  net.credits = 3;
+  const Pair pair = connect(net);
+  constexpr std::size_t kSize = 400'000;
+  regions(net.a(), net.b(), kSize);
+  net.a().nic->post(pair.a, write_request(1, 0, kSize));
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(net.a().completions.size(), 1u);
+  EXPECT_EQ(net.a().completions[0].error, WEFT_ERR_OK);
+  EXPECT_EQ(net.a().mem.region(kSource).bytes, net.b().mem.region(kTarget).bytes);
+  EXPECT_GT(net.a().counter(WEFT_PCTR_tx_stalls), 0u);
+  EXPECT_EQ(net.a().counter(WEFT_PCTR_retransmits), 0u);
+  EXPECT_EQ(net.a().counter(WEFT_PCTR_timeouts), 0u);
+}
+
+TEST(Channel, QueuePairsTakeTurns) {
+  Net net;
+  constexpr unsigned kPairs = 4;
+  std::vector<Pair> pairs;
+  for (unsigned i = 0; i < kPairs; ++i) pairs.push_back(connect(net));
+  regions(net.a(), net.b(), 100 * 1024);
+  std::vector<std::uint32_t> order;
+  net.on_frame = [&](unsigned from, Frame& frame) {
+    if (from == 0) order.push_back(static_cast<std::uint32_t>(dissect::be(frame, 47, 3)));
+    return true;
+  };
+  for (unsigned i = 0; i < kPairs; ++i) net.a().nic->post(pairs[i].a, write_request(i, 0, 100 * 1024));
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(order.size(), 100u * kPairs);
+  // At no time is one more than a packet ahead of another.
+  std::map<std::uint32_t, unsigned> sent;
+  for (const auto& pair : pairs) sent[pair.b] = 0;
+  for (const std::uint32_t qpn : order) {
+    ++sent[qpn];
+    const auto [low, high] =
+        std::minmax_element(sent.begin(), sent.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
+    EXPECT_LE(high->second - low->second, 1u);
+  }
+}
+
+// A command posted from the completion of another, as the command processor does.
+TEST(Channel, PostFromCompletion) {
+  Net net;
+  const Pair pair = connect(net);
+  regions(net.a(), net.b(), 10'000);
+  unsigned left = 5;
+  net.a().on_completed = [&](std::uint64_t token) {
+    if (left-- > 0) net.a().nic->post(pair.a, write_request(token + 1, 0, 10'000));
+  };
+  net.a().nic->post(pair.a, write_request(0, 0, 10'000));
+  ASSERT_TRUE(net.run());
+  EXPECT_EQ(net.a().completions.size(), 6u);
+}
+
+TEST(Channel, StepKeepsToItsBudget) {
+  Net net;
+  const Pair pair = connect(net);
+  regions(net.a(), net.b(), 500'000);
+  net.a().nic->post(pair.a, write_request(1, 0, 400'000));
+  const Nic::Progress progress = net.a().nic->step(10'000);
+  EXPECT_TRUE(progress.more);
+  EXPECT_GE(progress.bytes, 1024u);
+  EXPECT_LE(progress.bytes, 10'000u + 1024);
+  const Nic::Progress least = net.a().nic->step(0);
+  EXPECT_EQ(least.bytes, 1024u);
+}
+
+// The same seed gives the same history.
+TEST(Channel, Deterministic) {
+  std::vector<std::vector<Frame>> runs;
+  for (unsigned i = 0; i < 2; ++i) {
+    Net net(42);
+    net.impair = {0.05, 0.05, 0.05, 0.05};
+    std::vector<Frame> frames;
+    net.on_frame = [&](unsigned, Frame& frame) {
+      frames.push_back(frame);
+      return true;
+    };
+    const Pair pair = connect(net);
+    regions(net.a(), net.b(), 200'000);
+    for (unsigned m = 0; m < 4; ++m) net.a().nic->post(pair.a, write_imm_request(m, m * 50'000, 50'000, m));
+    ASSERT_TRUE(net.run());
+    runs.push_back(frames);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+}  // namespace
