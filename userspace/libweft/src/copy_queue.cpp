@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "device.hpp"
 #include "error.hpp"
@@ -62,13 +64,31 @@ int CopyQueue::run(weft_cmd& command) {
     drop();
     return error;
   }
-  const weft_wait_item item{sync_, 0, ++value_};
-  int error = 0;
-  do {
-    error = weft_sync_wait(&device_, &item, 1, kLimit, nullptr, nullptr);
-  } while (error == -EINTR);
+  ++value_;
+  const int error = wait();
   if (error != 0) drop();
   return error;
+}
+
+int CopyQueue::wait() {
+  const weft_wait_item item{sync_, 0, value_};
+  weft_failure failure{};
+  int error = 0;
+  do {
+    error = weft_sync_wait(&device_, &item, 1, kLimit, nullptr, &failure);
+  } while (error == -EINTR);
+  const bool another = error == -EIO && failure.type != WEFT_EVENT_FATAL &&
+                       (failure.type != WEFT_EVENT_QUEUE_ERROR || failure.object != weft_queue_number(queue_));
+  if (!another) return error;
+  // As long as something else of the context has failed, waiting does not wait: look until the copy is done.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kLimit);
+  while (weft_sync_value(&device_, sync_) < value_) {
+    if (__atomic_load_n(&queue_->backend.head->state, __ATOMIC_ACQUIRE) == WEFT_QUEUE_HALTED)
+      return fail(EIO, "the copy failed: %s", weft_error_text(queue_->backend.head->error));
+    if (std::chrono::steady_clock::now() > end) return fail(ETIME, "time-out of a copy");
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return 0;
 }
 
 int CopyQueue::run_copy(weft_va to, std::uint32_t to_key, weft_va from, std::uint32_t from_key, std::size_t bytes) {

@@ -28,6 +28,7 @@ class CopyQueue {
   int ready();
   void drop();  // a halted queue takes nothing more: the next call makes a new one
   int run(weft_cmd& command);
+  int wait();
   int run_copy(weft_va to, std::uint32_t to_key, weft_va from, std::uint32_t from_key, std::size_t bytes);
   int stage();  // the buffer that host copies pass through
   int key_of(weft_va va, std::size_t bytes, std::uint32_t& key);

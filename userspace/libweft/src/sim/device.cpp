@@ -91,6 +91,7 @@ struct Device::Callbacks {
     }
     std::memcpy(buffer, range->base + (iova - range->iova), bytes);
     device.dma_.read_bytes[what != WEFT_ABI_DMA_CONTROL][0] += bytes;
+    device.world_.effect();
     return 0;
   }
 
@@ -105,6 +106,7 @@ struct Device::Callbacks {
     store_to_host(range->base + (iova - range->iova), static_cast<const std::byte*>(buffer), bytes);
     if (range->watched) ++device.world_.changes;
     device.dma_.write_bytes[what != WEFT_ABI_DMA_CONTROL][0] += bytes;
+    device.world_.effect();
     return 0;
   }
 
@@ -115,6 +117,7 @@ struct Device::Callbacks {
       ++device.dma_.errors;
       return nullptr;
     }
+    device.world_.effect();
     const std::uint64_t offset = iova - range->iova;
     *bytes = static_cast<std::size_t>(std::min<std::uint64_t>({*bytes, WEFT_ABI_MAP_MAX, range->bytes - offset}));
     return range->base + offset;
@@ -136,6 +139,7 @@ struct Device::Callbacks {
   static void irq(void* opaque, std::uint32_t vector) {
     Device& device = of(opaque);
     const std::uint64_t values[] = {vector};
+    device.world_.effect();
     device.world_.log.add(device.world_.scheduler.now(), device.number_, "irq", values);
     device.world_.scheduler.at(device.world_.scheduler.now(), device.number_, *device.interrupt_task_, vector);
   }
@@ -148,6 +152,7 @@ struct Device::Callbacks {
     std::array<fabric::Segment, kSegments> parts;
     for (std::uint32_t i = 0; i < segments; ++i)
       parts[i] = {static_cast<const std::byte*>(segment[i].base), segment[i].length};
+    device.world_.effect();
     switch (device.ports_[link]->end().send(cls, {parts.data(), segments})) {
       case fabric::SendResult::kSent:
         return 0;

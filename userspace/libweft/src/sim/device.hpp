@@ -27,7 +27,10 @@ struct World {
   Scheduler scheduler;
   FramePool frames;
   EventLog log;
-  std::uint64_t changes = 0;  // writes to watched memory and interrupts: something a wait may be for
+  std::uint64_t changes = 0;    // writes to watched memory and interrupts: something a wait may be for
+  std::uint64_t effect_at = 0;  // when a device last did something that another could see; its own timers are not
+
+  void effect() { effect_at = scheduler.now(); }
 };
 
 struct Unmap {

@@ -39,10 +39,7 @@ class Scheduler {
   void run_one() {
     const Event event = queue_.top();
     queue_.pop();
-    if (!event.timer) {
-      --activities_;
-      last_activity_ = event.time;
-    }
+    if (!event.timer) --activities_;
     now_ = event.time;
     ++events_;
     event.task->run(event.argument);
@@ -53,7 +50,6 @@ class Scheduler {
     if (time > now_) now_ = time;
   }
 
-  std::uint64_t last_activity() const { return last_activity_; }
   std::uint64_t events() const { return events_; }
 
  private:
@@ -73,7 +69,6 @@ class Scheduler {
   std::uint64_t now_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t activities_ = 0;
-  std::uint64_t last_activity_ = 0;
   std::uint64_t events_ = 0;
 };
 

@@ -226,8 +226,7 @@ bool Simulator::pass(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t next = std::min(scheduler.next(), first_deadline());
   if (scheduler.quiet()) {
     const bool all = everybody_waits();
-    if (all && (next == Scheduler::kNever || next > std::max(scheduler.last_activity(), waited_at_) + kQuietLimit))
-      return false;
+    if (all && (next == Scheduler::kNever || next > std::max(world_.effect_at, waited_at_) + kQuietLimit)) return false;
     if (!all && next > scheduler.now()) {
       // Somebody may bring work before that time.
       const std::uint64_t span = std::min<std::uint64_t>(next - scheduler.now(), 10'000'000);
