@@ -258,7 +258,7 @@ class Device {
     hardware.request.head.op = op;
     hardware.request.head.length = static_cast<std::uint16_t>(payload.size());
     hardware.request.head.version = WEFT_MBOX_VERSION;
-    std::memcpy(hardware.request.payload, payload.data(), std::min<std::size_t>(payload.size(), WEFT_MBOX_PAYLOAD));
+    std::copy_n(payload.begin(), std::min<std::size_t>(payload.size(), WEFT_MBOX_PAYLOAD), hardware.request.payload);
     post();
   }
   // Posts hardware.request as it is.

@@ -114,7 +114,7 @@ TEST(FirmwareCost, InstructionsARequest) {
     if (op != 0) {
       hardware.request = {};
       hardware.request.head = {1, op, static_cast<std::uint16_t>(payload.size()), 0, WEFT_MBOX_VERSION, {}};
-      std::memcpy(hardware.request.payload, payload.data(), payload.size());
+      std::copy(payload.begin(), payload.end(), hardware.request.payload);
       hardware.pending = 1;
     }
     const std::uint64_t before = core.retired();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/rv32.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/encoding.hpp"
@@ -94,7 +95,7 @@ bool Rv32::load(std::span<const std::byte> code, std::uint32_t address, std::uin
   const std::uint32_t offset = address - WEFT_FW_RAM;
   if (offset > ram_.size() || code.size() > ram_.size() - offset) return false;
   if (entry - WEFT_FW_RAM >= ram_.size() || entry % 2 != 0) return false;
-  std::memcpy(ram_.data() + offset, code.data(), code.size());
+  std::copy(code.begin(), code.end(), ram_.begin() + offset);
   x_.fill(0);
   pc_ = entry;
   stopped_ = false;
