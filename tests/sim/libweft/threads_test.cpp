@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "sim_fixture.hpp"
@@ -26,6 +28,12 @@ TEST(SimThreads, ARingOfRanksEachInItsThread) {
   for (unsigned rank = 0; rank < kRanks; ++rank)
     connect(*accels[rank], out[rank], *accels[(rank + 1) % kRanks], in[(rank + 1) % kRanks], 10);
   std::atomic<unsigned> good{0};
+  std::mutex lock;
+  const auto check = [&](unsigned rank, unsigned round, int result) {
+    std::lock_guard guard(lock);  // GoogleTest's output
+    EXPECT_EQ(result, 0) << "rank " << rank << " round " << round << ": " << weft_last_error();
+    return result == 0;
+  };
   std::vector<std::thread> threads;
   for (unsigned rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
@@ -34,11 +42,11 @@ TEST(SimThreads, ARingOfRanksEachInItsThread) {
       const unsigned next = (rank + 1) % kRanks;
       for (unsigned round = 0; round < kRounds; ++round) {
         // Wait for the left neighbour's round, then pass on; rank 0 starts each round.
-        if (rank != 0 && accel.wait(in[rank].arrivals, round + 1) != 0) return;
+        if (rank != 0 && !check(rank, round, accel.wait(in[rank].arrivals, round + 1))) return;
         const weft_cmd cmd =
             write_imm(out[rank], buffers[rank], 0, kBytes, weft_mem_va(buffers[next]), weft_mem_key(buffers[next]));
-        if (weft_queue_submit(queue, &cmd, 1) != 0) return;
-        if (rank == 0 && accel.wait(in[0].arrivals, round + 1) != 0) return;
+        if (!check(rank, round, weft_queue_submit(queue, &cmd, 1))) return;
+        if (rank == 0 && !check(rank, round, accel.wait(in[0].arrivals, round + 1))) return;
       }
       ++good;
     });
@@ -52,12 +60,15 @@ TEST(SimThreads, AThreadThatComesLateIsWaitedFor) {
   Accel waiting(0), late(0);
   const std::uint32_t id = waiting.sync();
   const std::uint32_t mine = late.sync();
+  std::promise<void> about;
   std::thread other([&] {
     // This thread uses a device, so it is known to be about; it brings work after a while on the real clock.
     weft_sync_value(late.get(), mine);
+    about.set_value();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     weft_sync_signal(waiting.get(), id, 1);
   });
+  about.get_future().wait();
   EXPECT_EQ(waiting.wait(id, 1, 20'000'000'000), 0) << "20 s of virtual time did not pass meanwhile";
   other.join();
 }

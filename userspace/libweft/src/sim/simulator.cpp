@@ -190,24 +190,20 @@ void Simulator::get_on(std::uint32_t events) {
 void Simulator::check_waiters() {
   seen_changes_ = world_.changes;
   for (Waiter* waiter : waiters_) {
-    if (waiter->result != Waiter::kWaiting || !(*waiter->done)()) continue;
-    waiter->result = Waiter::kDone;
-    waiter->wake.notify_one();
+    if (waiter->result == Result::kWaiting && (*waiter->done)()) waiter->finish(Result::kDone);
   }
 }
 
 std::uint64_t Simulator::first_deadline() const {
   std::uint64_t first = Scheduler::kNever;
   for (const Waiter* waiter : waiters_)
-    if (waiter->result == Waiter::kWaiting) first = std::min(first, waiter->deadline);
+    if (waiter->result == Result::kWaiting) first = std::min(first, waiter->deadline);
   return first;
 }
 
 void Simulator::expire_waiters() {
   for (Waiter* waiter : waiters_) {
-    if (waiter->result != Waiter::kWaiting || waiter->deadline > time()) continue;
-    waiter->result = Waiter::kTimedOut;
-    waiter->wake.notify_one();
+    if (waiter->result == Result::kWaiting && waiter->deadline <= time()) waiter->finish(Result::kTimedOut);
   }
 }
 
@@ -251,35 +247,31 @@ bool Simulator::pass(std::unique_lock<std::mutex>& lock) {
 bool Simulator::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& done, std::uint64_t deadline_ns) {
   if (done()) return true;
   waited_at_ = time();
-  Waiter me{.done = &done, .deadline = deadline_ns, .wake = {}};
+  Waiter me{.done = &done, .deadline = deadline_ns, .thread = this_thread(), .wake = {}};
   waiters_.push_back(&me);
-  this_thread()->waiting.fetch_add(1);
+  me.thread->waiting.fetch_add(1);
   activity_.notify_all();
-  while (me.result == Waiter::kWaiting) {
+  while (me.result == Result::kWaiting) {
     if (running_) {
       me.wake.wait(lock);
       continue;
     }
     running_ = true;
-    for (unsigned i = 0; i < kSlice && me.result == Waiter::kWaiting; ++i) {
+    for (unsigned i = 0; i < kSlice && me.result == Result::kWaiting; ++i) {
       if (pass(lock)) continue;
       // Nothing can happen any more, and nobody is left to change that: all waits end.
       const std::uint64_t values[] = {waiters_.size()};
       world_.log.add(time(), EventLog::kSwitch, "deadlock", values);
-      for (Waiter* waiter : waiters_) {
-        if (waiter->result != Waiter::kWaiting) continue;
-        waiter->result = Waiter::kTimedOut;
-        waiter->wake.notify_one();
-      }
+      for (Waiter* waiter : waiters_)
+        if (waiter->result == Result::kWaiting) waiter->finish(Result::kTimedOut);
     }
     running_ = false;
-    if (me.result == Waiter::kWaiting) make_room(lock);
+    if (me.result == Result::kWaiting) make_room(lock);
   }
-  this_thread()->waiting.fetch_sub(1);
   waiters_.remove(&me);
   // Somebody has to go on.
   if (!running_ && !waiters_.empty()) waiters_.front()->wake.notify_one();
-  return me.result == Waiter::kDone;
+  return me.result == Result::kDone;
 }
 
 Simulator::User* Simulator::add_user() {

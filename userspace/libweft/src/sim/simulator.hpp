@@ -77,11 +77,20 @@ class Simulator {
   std::size_t users() const { return users_.size(); }
 
  private:
+  enum class Result { kWaiting, kDone, kTimedOut };
   struct Waiter {
     const std::function<bool()>* done;
     std::uint64_t deadline;
-    enum { kWaiting, kDone, kTimedOut } result = kWaiting;
+    User thread;
+    Result result = Result::kWaiting;
     std::condition_variable wake;
+
+    // From here on its thread counts as busy, though it has not run yet.
+    void finish(Result how) {
+      result = how;
+      thread->waiting.fetch_sub(1);
+      wake.notify_one();
+    }
   };
   class SwitchPort;
   struct Place;
