@@ -53,9 +53,10 @@ void EventQueue::post(weft_event_type type, std::uint32_t context, std::uint32_t
 }
 
 void EventQueue::flush() {
+  if (entries_ == 0) return;
   bool written = false;
   for (weft_event& event : noted_) {
-    if (entries_ == 0 || producer_ - consumer_ >= entries_) {
+    if (producer_ - consumer_ >= entries_) {
       counters_.add(WEFT_CTR_events_lost);
       continue;
     }

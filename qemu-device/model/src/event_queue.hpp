@@ -24,7 +24,7 @@ class EventQueue {
 
   // Notes an event; it is written by flush(). Lost, and counted, when too many wait.
   void post(weft_event_type type, std::uint32_t context, std::uint32_t object, weft_error error, std::uint64_t value);
-  // Writes what was noted and raises WEFT_IRQ_EVENT. Without a ring, or when it is full, events are lost.
+  // Writes what was noted and raises WEFT_IRQ_EVENT. Without a ring they wait for one; when it is full, they are lost.
   void flush();
   bool pending() const { return !noted_.empty(); }
   void reset();

@@ -12,6 +12,8 @@ class QueueTest : public testing::Test {
   void SetUp() override {
     board.start();
     board.make_event_queue(256);
+    board.run();
+    board.events();  // what waited for it
     data = board.hbm_region(0, 16u << 20);
     queue = board.make_queue();
   }
