@@ -10,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

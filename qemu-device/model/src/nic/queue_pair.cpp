@@ -2,7 +2,7 @@
 #include "queue_pair.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <iterator>
 
 #include "psn.hpp"
 #include "weft/hw/regs.h"

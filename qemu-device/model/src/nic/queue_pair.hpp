@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "packet.hpp"
 #include "port.hpp"
@@ -38,7 +39,7 @@ struct QueuePair {
 Error make_queue_pair(const weft_qp_entry& wanted, std::uint32_t ports, QueuePair& qp);
 
 // Checks and applies a QP_MODIFY except for what its new state sets in motion (IBTA volume 1, section 11.2.5.2).
-// Nothing changes on error. `port` is the one that the queue pair uses afterwards.
+// Nothing changes on error.
 Error apply_modify(QueuePair& qp, const weft_mbox_qp_modify& modify, std::span<const Port> ports);
 
 }  // namespace weft::model::nic

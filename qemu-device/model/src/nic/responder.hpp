@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "packet.hpp"
 #include "weft/model/memory.hpp"
