@@ -1,0 +1,735 @@
+// SPDX-License-Identifier: MIT
+#include "communicator.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "sched/algorithms.hpp"
+#include "sched/check.hpp"
+#include "sched/file.hpp"
+#include "weft/hw/regs.h"
+
+namespace weft::ccl {
+namespace {
+
+// A wait is cut into pieces between which we look whether somebody else reported a failure.
+constexpr std::int64_t kWaitPiece = 100'000'000;  // ns
+constexpr std::uint32_t kFullSlotRanks = 8;       // more ranks: smaller slots for peers that are not neighbours
+
+template <class T>
+void put(Bytes& out, const T& value) {
+  const auto* at = reinterpret_cast<const std::byte*>(&value);
+  out.insert(out.end(), at, at + sizeof value);
+}
+
+template <class T>
+T take(const Bytes& in, std::size_t& at) {
+  T value;
+  if (in.size() - at < sizeof value) throw Failure(wcclInternalError, "a rank sent too little");
+  std::memcpy(&value, in.data() + at, sizeof value);
+  at += sizeof value;
+  return value;
+}
+
+std::string host_name() {
+  char name[64] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+// Ops of a group of sends and receives, of this rank alone; chunk i of INPUT and OUTPUT is the memory of op i.
+class GroupSource final : public Source, public Layout {
+ public:
+  GroupSource(const std::vector<PointToPoint>& ops, std::uint32_t rank, std::uint32_t ranks) : rank_(rank) {
+    shape_.collective = WCCL_COLL_SENDRECV;
+    shape_.name = "group";
+    shape_.ranks = ranks;
+    std::map<std::pair<std::uint32_t, bool>, std::uint32_t> nth;  // of the messages with a peer, in a direction
+    std::vector<std::uint32_t> self[2];
+    for (std::uint32_t i = 0; i < ops.size(); ++i) {
+      const PointToPoint& p = ops[i];
+      places_.push_back(
+          {p.send ? static_cast<std::uint8_t>(WCCL_BUF_INPUT) : static_cast<std::uint8_t>(WCCL_BUF_OUTPUT), p.address,
+           p.bytes});
+      if (p.peer == rank) {
+        self[p.send].push_back(i);
+        continue;
+      }
+      wccl_sched_op op{};
+      op.code = p.send ? WCCL_OP_SEND : WCCL_OP_RECV;
+      op.peer = p.peer;
+      op.chunks = 1;
+      op.step = nth[{p.peer, p.send}]++;
+      if (p.send) {
+        op.src_chunk = i;
+      } else {
+        op.dst_buffer = WCCL_BUF_OUTPUT;
+        op.dst_chunk = i;
+      }
+      ops_.push_back(op);
+    }
+    if (self[0].size() != self[1].size()) {
+      throw Failure(wcclInvalidUsage, "sends to the own rank and receives from it differ in number");
+    }
+    for (std::size_t i = 0; i < self[0].size(); ++i) {
+      if (ops[self[0][i]].bytes != ops[self[1][i]].bytes) {
+        throw Failure(wcclInvalidUsage, "a send to the own rank and its receive differ in size");
+      }
+      wccl_sched_op op{};
+      op.code = WCCL_OP_COPY;
+      op.dst_buffer = WCCL_BUF_OUTPUT;
+      op.dst_chunk = self[0][i];
+      op.src_chunk = self[1][i];
+      op.chunks = 1;
+      ops_.push_back(op);
+    }
+    std::stable_sort(ops_.begin(), ops_.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+    shape_.steps = ops_.empty() ? 0 : ops_.back().step + 1;
+  }
+
+  const Shape& shape() const override { return shape_; }
+  std::uint32_t ops(std::uint32_t rank) const override {
+    return rank == rank_ ? static_cast<std::uint32_t>(ops_.size()) : 0;
+  }
+  void op(std::uint32_t, std::uint32_t index, OpView& out) const override {
+    out.op = ops_[index];
+    out.deps.clear();
+  }
+  Place place(std::uint8_t, std::uint32_t chunk, std::uint32_t) const override { return places_[chunk]; }
+  std::uint32_t slice_bytes(std::uint32_t peer) const override { return slot_bytes_(peer); }
+
+  void set_slot_bytes(std::function<std::uint32_t(std::uint32_t)> slot_bytes) { slot_bytes_ = std::move(slot_bytes); }
+
+ private:
+  Shape shape_;
+  std::uint32_t rank_;
+  std::vector<wccl_sched_op> ops_;
+  std::vector<Place> places_;
+  std::function<std::uint32_t(std::uint32_t)> slot_bytes_;
+};
+
+}  // namespace
+
+std::uint32_t type_bytes(wcclDataType_t type) {
+  static constexpr std::uint32_t kBytes[wcclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return type >= 0 && type < wcclNumTypes ? kBytes[type] : 0;
+}
+
+// What each rank says of itself first.
+struct Communicator::Hello {
+  std::uint32_t size = 0;
+  std::uint32_t version = 0;
+  std::uint32_t asked = 0;  // wcclPath_t
+  std::uint32_t ports = 0;  // that are up
+  std::uint32_t lanes = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t slot_bytes = 0;
+  std::uint32_t entries = 0;
+  char algorithm[32] = {};
+  char host[64] = {};
+  char no_onchip[192] = {};
+  char no_peer[192] = {};
+  char no_staged[192] = {};
+};
+
+Communicator::Communicator(const Options& options, std::uint32_t rank, std::uint32_t ranks)
+    : options_(options), rank_(rank), ranks_(ranks) {
+  struct weft_device_info info {};
+  info.size = sizeof info;
+  if (weft_device_info(options_.device, &info) != 0) throw device_failure("rank " + std::to_string(rank));
+  for (std::uint32_t port = 0; port < info.ports; ++port) {
+    weft_mbox_port state{};
+    if (weft_port(options_.device, port, &state) == 0 && state.state == WEFT_PORT_ACTIVE) ports_up_.push_back(port);
+  }
+}
+
+Communicator::~Communicator() {
+  if (group_) {
+    const std::lock_guard lock(group_->mutex);
+    group_->members[rank_] = nullptr;
+  }
+  executor_.reset();
+  scratch_.reset();
+  if (owns_device_) weft_device_close(options_.device);
+}
+
+Bytes Communicator::hello() const {
+  Hello hello;
+  const Settings& s = options_.settings;
+  hello.size = sizeof hello;
+  hello.version = WCCL_VERSION_CODE;
+  hello.asked = s.path;
+  hello.ports = static_cast<std::uint32_t>(ports_up_.size());
+  hello.lanes = s.lanes ? s.lanes : std::min(hello.ports, 4u);
+  hello.slots = s.slots;
+  hello.slot_bytes = s.slot_bytes;
+  hello.entries = s.queue_entries;
+  const auto text = [](auto& field, const std::string& value) {
+    std::snprintf(field, sizeof field, "%s", value.c_str());
+  };
+  text(hello.algorithm, s.algorithm);
+  text(hello.host, host_name());
+  if (ports_up_.empty() && ranks_ > 1) text(hello.no_onchip, "on-chip needs a port that is up: none is");
+  // The wrapper around libfabric is loaded at run time; without it nothing here can see a host NIC.
+  text(hello.no_peer,
+       "peer-direct needs a host NIC that can register HBM through DMA-BUF: none found (libweft_ofi.so, which would "
+       "look for one, "
+       "is not part of this build)");
+  text(hello.no_staged, "staged needs libweft_ofi.so, which is not part of this build");
+  Bytes out;
+  put(out, hello);
+  return out;
+}
+
+void Communicator::decide(const std::vector<Bytes>& hellos) {
+  std::vector<PathFacts> facts;
+  lanes_ = slots_ = slot_bytes_ = entries_ = UINT32_MAX;
+  std::string algorithm;
+  for (std::uint32_t rank = 0; rank < hellos.size(); ++rank) {
+    std::size_t at = 0;
+    auto hello = take<Hello>(hellos[rank], at);
+    const std::string who = "rank " + std::to_string(rank);
+    if (hello.size != sizeof hello || hello.version != WCCL_VERSION_CODE) {
+      throw Failure(wcclInvalidUsage, who + " runs another version of wccl", static_cast<int>(rank));
+    }
+    const auto text = [](auto& field) {
+      field[sizeof field - 1] = 0;
+      return std::string(field);
+    };
+    PathFacts f;
+    f.asked = static_cast<wcclPath_t>(hello.asked);
+    f.host = text(hello.host);
+    f.no_onchip = text(hello.no_onchip);
+    f.no_peer = text(hello.no_peer);
+    f.no_staged = text(hello.no_staged);
+    facts.push_back(std::move(f));
+    const std::string named = text(hello.algorithm);
+    if (rank == 0) algorithm = named;
+    if (named != algorithm)
+      throw Failure(wcclInvalidUsage, who + " has another WCCL_ALGO than rank 0", static_cast<int>(rank));
+    lanes_ = std::min(lanes_, std::max(hello.lanes, 1u));
+    slots_ = std::min(slots_, hello.slots);
+    slot_bytes_ = std::min(slot_bytes_, hello.slot_bytes);
+    entries_ = std::min(entries_, hello.entries);
+  }
+  path_ = choose_path(facts);
+  if (path_.path == wcclPathAuto) throw Failure(wcclInvalidUsage, path_.reason);
+  executor_ = std::make_unique<OnchipExecutor>(options_.device, entries_, slots_);
+  load_schedules();
+}
+
+void Communicator::load_schedules() {
+  const auto make = [&](wccl_sched_collective collective, const std::string& name) {
+    const Algorithm* algorithm = find_algorithm(collective, name);
+    if (!algorithm) {
+      std::string known;
+      for (const Algorithm& a : algorithms()) {
+        if (a.collective == collective) known += (known.empty() ? "" : ", ") + std::string(a.name);
+      }
+      throw Failure(wcclInvalidArgument, "no algorithm " + name + " for " + std::string(collective_name(collective)) +
+                                             "; there are: " + known);
+    }
+    return algorithm->make({ranks_, lanes_, 0});
+  };
+  all_reduce_ = make(WCCL_COLL_ALLREDUCE, options_.settings.algorithm);
+  barrier_ = make(WCCL_COLL_BARRIER, "");
+  if (options_.settings.schedule_file.empty()) return;
+
+  std::string error;
+  auto loaded = load_schedule(options_.settings.schedule_file, error);
+  if (!loaded) throw Failure(wcclInvalidArgument, "WCCL_SCHED_FILE: " + error);
+  const Report report = check(*loaded, 1);
+  const std::string file = "WCCL_SCHED_FILE: " + options_.settings.schedule_file;
+  if (!report.ok()) {
+    const Finding& f = report.findings[0];
+    throw Failure(wcclInvalidArgument,
+                  file + ": rank " + std::to_string(f.rank) + ": " + std::string(fault_name(f.fault)) + ": " + f.text);
+  }
+  const Shape& shape = loaded->shape();
+  if (shape.ranks != ranks_) {
+    throw Failure(wcclInvalidUsage,
+                  file + ": is for " + std::to_string(shape.ranks) + " ranks, not " + std::to_string(ranks_));
+  }
+  if (shape.collective == WCCL_COLL_ALLREDUCE) {
+    all_reduce_ = std::make_unique<Schedule>(std::move(*loaded));
+  } else if (shape.collective == WCCL_COLL_BARRIER) {
+    barrier_ = std::make_unique<Schedule>(std::move(*loaded));
+  } else {
+    throw Failure(wcclInvalidUsage,
+                  file + ": would not be used: wccl runs no " + std::string(collective_name(shape.collective)));
+  }
+}
+
+std::uint32_t Communicator::slot_bytes_for(std::uint32_t peer) const {
+  const std::uint32_t distance = (peer + ranks_ - rank_) % ranks_;
+  if (ranks_ <= kFullSlotRanks || distance == 1 || distance + 1 == ranks_) return slot_bytes_;
+  const std::uint64_t share = static_cast<std::uint64_t>(slot_bytes_) * kFullSlotRanks / ranks_ / 4096 * 4096;
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>(share, std::min(slot_bytes_, 32u * 1024)));
+}
+
+std::vector<std::uint64_t> Communicator::first_connections() const {
+  std::set<std::uint64_t> keys;
+  for (std::uint32_t lane = 0; lane < lanes_ && ranks_ > 1; ++lane) {
+    keys.insert(flow_key((rank_ + 1) % ranks_, lane));
+    keys.insert(flow_key((rank_ + ranks_ - 1) % ranks_, lane));
+  }
+  return {keys.begin(), keys.end()};
+}
+
+Bytes Communicator::make_offers(const std::vector<std::uint64_t>& keys) {
+  Bytes out;
+  for (const std::uint64_t key : keys) {
+    const auto peer = static_cast<std::uint32_t>(key >> 32), lane = static_cast<std::uint32_t>(key);
+    Connection* connection = executor_->find(peer, lane);
+    if (!connection) {
+      connection =
+          &executor_->add(Connection(options_.device, port_of(lane), peer, lane, slots_, slot_bytes_for(peer)));
+    }
+    put(out, connection->offer());
+  }
+  return out;
+}
+
+// Takes those offers of `peer` that are meant for this rank.
+void Communicator::accept_offers(std::uint32_t peer, const Bytes& offers) {
+  for (std::size_t at = 0; at < offers.size();) {
+    const auto offer = take<Offer>(offers, at);
+    if (offer.to != rank_) continue;
+    Connection* connection = executor_->find(peer, offer.lane);
+    if (!connection) {
+      throw Failure(
+          wcclInvalidUsage,
+          "rank " + std::to_string(peer) + " wants to connect where this rank does not: the ranks' calls differ",
+          static_cast<int>(peer));
+    }
+    if (!connection->connected()) {
+      connection->connect(offer, options_.settings.rc_timeout, options_.settings.rc_retries);
+    }
+  }
+}
+
+std::unique_ptr<Communicator> Communicator::join(const Options& options, std::uint32_t rank, std::uint32_t ranks,
+                                                 std::unique_ptr<Rendezvous> rendezvous) {
+  std::unique_ptr<Communicator> comm(new Communicator(options, rank, ranks));
+  comm->rendezvous_ = std::move(rendezvous);
+  const Clock::time_point deadline = Clock::now() + options.settings.timeout;
+  Rendezvous& meet = *comm->rendezvous_;
+  try {
+    comm->decide(meet.all_gather(comm->hello(), deadline));
+    const auto keys = comm->first_connections();
+    const auto offers = meet.all_gather(comm->make_offers(keys), deadline);
+    for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+      if (peer != rank) comm->accept_offers(peer, offers[peer]);
+    }
+    meet.all_gather({}, deadline);  // every channel can receive
+    std::vector<Connection*> connections;
+    for (const std::uint64_t key : keys) {
+      connections.push_back(
+          comm->executor_->find(static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)));
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count();
+    comm->executor_->probe(connections, static_cast<std::uint64_t>(std::max<std::int64_t>(left, 1'000'000)));
+    meet.all_gather({}, deadline);
+  } catch (const Failure& failure) {
+    meet.report({failure.culprit() >= 0 ? static_cast<std::uint32_t>(failure.culprit()) : rank,
+                 "rank " + std::to_string(rank) + ": " + failure.what()});
+    // All ranks come to the same decision about paths and settings: then it is each one's own error.
+    throw;
+  }
+  return comm;
+}
+
+std::vector<std::unique_ptr<Communicator>> Communicator::make_all(const std::vector<Options>& options) {
+  const auto ranks = static_cast<std::uint32_t>(options.size());
+  const auto group = std::make_shared<LocalGroup>();
+  group->members.resize(ranks);
+  std::vector<std::unique_ptr<Communicator>> comms;
+  std::vector<Bytes> hellos;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    comms.emplace_back(new Communicator(options[rank], rank, ranks));
+    comms[rank]->group_ = group;
+    group->members[rank] = comms[rank].get();
+    hellos.push_back(comms[rank]->hello());
+  }
+  std::vector<std::vector<std::uint64_t>> keys;
+  std::vector<Bytes> offers;
+  for (const auto& comm : comms) {
+    comm->decide(hellos);
+    keys.push_back(comm->first_connections());
+    offers.push_back(comm->make_offers(keys.back()));
+  }
+  for (const auto& comm : comms) {
+    for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+      if (peer != comm->rank_) comm->accept_offers(peer, offers[peer]);
+    }
+  }
+  for (const auto& comm : comms) {
+    std::vector<Connection*> connections;
+    for (const std::uint64_t key : keys[comm->rank_]) {
+      connections.push_back(
+          comm->executor_->find(static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)));
+    }
+    const auto limit = std::chrono::duration_cast<std::chrono::nanoseconds>(comm->options_.settings.timeout).count();
+    comm->executor_->probe(connections, static_cast<std::uint64_t>(limit));
+  }
+  return comms;
+}
+
+void Communicator::ensure(const Source& source) {
+  std::set<std::uint64_t> missing;
+  OpView view;
+  const std::uint32_t count = source.ops(rank_);
+  for (std::uint32_t index = 0; index < count; ++index) {
+    source.op(rank_, index, view);
+    if (view.op.code > WCCL_OP_RECV_REDUCE) continue;
+    const Connection* connection = executor_->find(view.op.peer, view.op.lane);
+    if (!connection || !connection->connected()) missing.insert(flow_key(view.op.peer, view.op.lane));
+  }
+  if (missing.empty()) return;
+  if (group_) {
+    const std::lock_guard lock(group_->mutex);
+    for (const std::uint64_t key : missing) {
+      const auto peer = static_cast<std::uint32_t>(key >> 32);
+      Communicator* other = group_->members[peer];
+      if (!other)
+        throw Failure(wcclInvalidUsage, "rank " + std::to_string(peer) + " has ended", static_cast<int>(peer));
+      const std::uint64_t back = flow_key(rank_, static_cast<std::uint32_t>(key));
+      const Bytes mine = make_offers({key}), theirs = other->make_offers({back});
+      accept_offers(peer, theirs);
+      other->accept_offers(rank_, mine);
+    }
+    return;
+  }
+  // Both ends are at the same point of their programs, so each waits for the other's offer, and then until it can
+  // receive.
+  const Clock::time_point deadline = Clock::now() + options_.settings.timeout;
+  std::map<std::uint32_t, std::vector<std::uint64_t>> by_peer;
+  for (const std::uint64_t key : missing) by_peer[static_cast<std::uint32_t>(key >> 32)].push_back(key);
+  std::map<std::uint32_t, Bytes> offers, ready;
+  for (const auto& [peer, keys] : by_peer) {
+    offers[peer] = make_offers(keys);
+    ready[peer] = {};
+  }
+  for (const auto& [peer, bytes] : rendezvous_->exchange(offers, deadline)) accept_offers(peer, bytes);
+  rendezvous_->exchange(ready, deadline);
+}
+
+Operand Communicator::memory(weft_va address, std::uint64_t bytes, const char* what) const {
+  const weft_mem* mem = weft_mem_find(options_.device, address, bytes);
+  if (!mem) {
+    throw Failure(wcclInvalidArgument,
+                  std::string(what) + " is not memory of this communicator's device, or ends too early");
+  }
+  return {address, weft_mem_key(mem)};
+}
+
+void Communicator::check_usable() {
+  if (finalized_) throw Failure(wcclInvalidUsage, "the communicator is finalized");
+  poll_rendezvous();
+  if (failed_ != wcclSuccess) throw_failure();
+}
+
+void Communicator::execute(Work& work) {
+  work.rank = rank_;
+  for (;;) {
+    switch (executor_->submit(work)) {
+      case OnchipExecutor::Submit::kDone:
+        return;
+      case OnchipExecutor::Submit::kNoRoom:
+        wait_for(executor_->completed() + 1);
+        break;
+      case OnchipExecutor::Submit::kFailed: {
+        weft_failure failure{};
+        const weft_wait_item item = executor_->wait_item(executor_->submitted() + 1);
+        const int error = weft_sync_wait(options_.device, &item, 1, 0, nullptr, &failure);
+        look_for_failure(error == 0 || error == -ETIME ? -EIO : error, failure);
+        if (failed_ == wcclSuccess) fail({rank_, "the command queue is halted"}, wcclUnhandledDeviceError);
+        throw_failure();
+      }
+    }
+  }
+}
+
+void Communicator::all_reduce(weft_va send, weft_va receive, std::uint64_t count, wcclDataType_t type, wcclRedOp_t op) {
+  const std::lock_guard lock(mutex_);
+  check_usable();
+  const std::uint32_t element = type_bytes(type);
+  if (!element) throw Failure(wcclInvalidArgument, "unknown data type " + std::to_string(type));
+  if (op < 0 || op >= wcclNumOps) throw Failure(wcclInvalidArgument, "unknown reduction " + std::to_string(op));
+  if (count > (std::uint64_t{1} << 42) / element) throw Failure(wcclInvalidArgument, "count is too large");
+  if (count == 0) return;
+  const std::uint64_t bytes = count * element;
+  if (send != receive && send < receive + bytes && receive < send + bytes) {
+    throw Failure(wcclInvalidArgument, "send and receive buffer overlap in part");
+  }
+  const Operand input = memory(send, bytes, "sendbuff"), output = memory(receive, bytes, "recvbuff");
+  const bool in_place = send == receive;
+  const Shape& shape = all_reduce_->shape();
+  if (in_place && !(shape.flags & WCCL_SCHED_IN_PLACE)) {
+    throw Failure(wcclInvalidUsage, "schedule " + shape.name + " does not run in place");
+  }
+  ensure(*all_reduce_);
+  const std::uint32_t slot =
+      ranks_ <= kFullSlotRanks || shape.neighbours_only ? slot_bytes_ : slot_bytes_for((rank_ + ranks_ / 2) % ranks_);
+  const std::uint32_t slice = choose_slice(shape, count, element, slot, entries_);
+  if (!slice) {
+    throw Failure(wcclInvalidUsage, "all-reduce of " + std::to_string(bytes) +
+                                        " bytes does not fit the command queue of " + std::to_string(entries_) +
+                                        " slots: raise WCCL_BUFFSIZE, or reduce in parts");
+  }
+  Operand scratch;
+  if (shape.scratch_chunks) {
+    const std::uint64_t need = PartLayout::scratch_bytes(shape, count, element);
+    if (!scratch_ || weft_mem_bytes(scratch_.get()) < need) {
+      wait_for(executor_->submitted());
+      scratch_.reset();
+      weft_mem* mem = nullptr;
+      if (weft_mem_alloc(options_.device, need, 0, &mem) != 0)
+        throw device_failure("scratch of schedule " + shape.name);
+      scratch_.reset(mem);
+    }
+    scratch = {weft_mem_va(scratch_.get()), weft_mem_key(scratch_.get())};
+  }
+  const PartLayout layout(shape, rank_, count, element, in_place, slice);
+  Work work;
+  work.source = all_reduce_.get();
+  work.layout = &layout;
+  work.element_bytes = element;
+  work.type = type;
+  work.op = op;
+  work.resolve = [&](const Place& place) {
+    const Operand& base = place.buffer == WCCL_BUF_INPUT ? input : place.buffer == WCCL_BUF_OUTPUT ? output : scratch;
+    return Operand{base.va + place.offset, base.key};
+  };
+  work.name = "all-reduce " + std::to_string(++collectives_);
+  execute(work);
+}
+
+void Communicator::barrier() {
+  const std::lock_guard lock(mutex_);
+  check_usable();
+  ensure(*barrier_);
+  const PartLayout layout(barrier_->shape(), rank_, 0, 1, false, slot_bytes_);
+  Work work;
+  work.source = barrier_.get();
+  work.layout = &layout;
+  work.resolve = [](const Place&) { return Operand{}; };
+  work.name = "barrier " + std::to_string(++barriers_);
+  execute(work);
+}
+
+void Communicator::point_to_point(const std::vector<PointToPoint>& ops) {
+  const std::lock_guard lock(mutex_);
+  check_usable();
+  std::vector<PointToPoint> real;
+  for (const PointToPoint& op : ops) {
+    if (op.peer >= ranks_) throw Failure(wcclInvalidArgument, "peer " + std::to_string(op.peer) + " is not a rank");
+    if (op.bytes == 0) continue;
+    memory(op.address, op.bytes, op.send ? "sendbuff" : "recvbuff");
+    real.push_back(op);
+  }
+  if (real.empty()) return;
+  GroupSource source(real, rank_, ranks_);
+  source.set_slot_bytes([this](std::uint32_t peer) { return slot_bytes_for(peer); });
+  ensure(source);
+  Work work;
+  work.source = &source;
+  work.layout = &source;
+  work.resolve = [this](const Place& place) { return memory(place.offset, place.bytes, "buffer"); };
+  work.name = "send/receive group " + std::to_string(++groups_);
+  execute(work);
+}
+
+void Communicator::fail(const Note& note, wcclResult_t result) {
+  if (failed_ != wcclSuccess) return;
+  failed_ = result;
+  failure_text_ = (options_.name.empty() ? "" : options_.name + ": ") + note.text;
+  if (options_.settings.verbosity >= 1) std::fprintf(stderr, "wccl: rank %u: %s\n", rank_, failure_text_.c_str());
+}
+
+void Communicator::throw_failure() { throw Failure(failed_, failure_text_); }
+
+// True when somebody else's failure has become ours.
+bool Communicator::poll_rendezvous() {
+  if (failed_ != wcclSuccess) return true;
+  std::optional<Note> note;
+  if (group_) {
+    const std::lock_guard lock(group_->mutex);
+    note = group_->note;
+  } else if (rendezvous_) {
+    note = rendezvous_->poll();
+  }
+  if (!note) return false;
+  fail(*note, wcclRemoteError);
+  return true;
+}
+
+// The wait ended with `wait_error`: finds out whose fault it is, and tells the others. Leaves failed_ alone when it is
+// not of this communicator.
+void Communicator::look_for_failure(int wait_error, const weft_failure& failure) {
+  if (failed_ != wcclSuccess) return;
+  Note note{rank_, ""};
+  wcclResult_t result = wcclUnhandledDeviceError;
+  const auto broken = executor_->broken_channel();
+  const bool my_queue = failure.type == WEFT_EVENT_QUEUE_ERROR && failure.object == executor_->queue_number();
+  if (broken) {
+    note = {broken->peer, broken->text + " (" + executor_->oldest_work() + ')'};
+    result = wcclRemoteError;
+  } else if (wait_error == -EIO && my_queue) {
+    note.text = "a command of " + executor_->oldest_work() + " failed on rank " + std::to_string(rank_) + ": " +
+                weft_error_text(failure.error);
+  } else if (wait_error == -EIO && failure.type == WEFT_EVENT_QP_ERROR && executor_->owns_channel(failure.object)) {
+    note.text = "channel " + std::to_string(failure.object) + " of rank " + std::to_string(rank_) +
+                " failed: " + weft_error_text(failure.error);
+  } else if (wait_error == -EIO && (failure.type == WEFT_EVENT_QUEUE_ERROR || failure.type == WEFT_EVENT_QP_ERROR)) {
+    return;
+  } else {
+    const char* text = weft_last_error();
+    note.text =
+        "the device of rank " + std::to_string(rank_) + " failed: " + (text ? text : std::strerror(-wait_error));
+  }
+  fail(note, result);
+  if (group_) {
+    const std::lock_guard lock(group_->mutex);
+    if (!group_->note) group_->note = note;
+  } else if (rendezvous_) {
+    rendezvous_->report(note);
+  }
+}
+
+void Communicator::wait_for(std::uint64_t ticket) {
+  struct Counted {
+    std::atomic<int>& n;
+    explicit Counted(std::atomic<int>& counter) : n(counter) { ++n; }
+    ~Counted() { --n; }
+  } counted(waiters_);
+  const std::int64_t limit = std::chrono::duration_cast<std::chrono::nanoseconds>(options_.settings.timeout).count();
+  std::int64_t silent = 0;
+  std::uint64_t progress = 0;
+  while (!executor_->complete(ticket)) {
+    if (aborted_) throw Failure(wcclRemoteError, "aborted");
+    {
+      const std::lock_guard lock(mutex_);
+      if (poll_rendezvous()) throw_failure();
+    }
+    weft_failure failure{};
+    const weft_wait_item item = executor_->wait_item(ticket);
+    const int error = weft_sync_wait(options_.device, &item, 1, std::min(kWaitPiece, limit), nullptr, &failure);
+    if (error == 0) return;
+    if (error == -EINTR) throw Failure(wcclSystemError, "interrupted by a signal");
+    const std::lock_guard lock(mutex_);
+    if (error != -ETIME) {
+      look_for_failure(error, failure);
+      if (failed_ != wcclSuccess) throw_failure();
+      // Something else in this context failed, for instance another communicator: that makes the wait return at once.
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      silent += 1'000'000;
+    } else {
+      silent += std::min(kWaitPiece, limit);
+    }
+    const std::uint64_t now = executor_->progress();
+    if (now != progress) silent = 0;
+    progress = now;
+    if (silent < limit) continue;
+    const auto blame = executor_->blame();
+    const Note note = blame ? Note{blame->peer, blame->text + " within " + std::to_string(limit / 1'000'000'000) + " s"}
+                            : Note{rank_, executor_->oldest_work() + " does not end on rank " + std::to_string(rank_)};
+    fail(note, wcclTimeout);
+    if (group_) {
+      const std::lock_guard group_lock(group_->mutex);
+      if (!group_->note) group_->note = note;
+    } else if (rendezvous_) {
+      rendezvous_->report(note);
+    }
+    throw_failure();
+  }
+}
+
+void Communicator::wait() {
+  std::uint64_t ticket = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failed_ != wcclSuccess) throw_failure();
+    ticket = executor_->submitted();
+  }
+  wait_for(ticket);
+}
+
+wcclResult_t Communicator::async_error() {
+  const std::lock_guard lock(mutex_);
+  if (poll_rendezvous()) return failed_;
+  if (executor_->complete(executor_->submitted())) return wcclSuccess;
+  weft_failure failure{};
+  const weft_wait_item item = executor_->wait_item(executor_->submitted());
+  const int error = weft_sync_wait(options_.device, &item, 1, 0, nullptr, &failure);
+  if (error == 0) return wcclSuccess;
+  if (error != -ETIME && error != -EINTR) look_for_failure(error, failure);
+  return failed_ != wcclSuccess ? failed_ : wcclInProgress;
+}
+
+std::string Communicator::last_error() const {
+  const std::lock_guard lock(mutex_);
+  return failure_text_;
+}
+
+void Communicator::finalize() {
+  const std::lock_guard lock(mutex_);
+  if (finalized_) return;
+  wait();
+  // The peers' last credits must have been acknowledged before our channels go.
+  if (group_) {
+    const std::lock_guard group_lock(group_->mutex);
+    for (Communicator* member : group_->members) {
+      if (member && member != this && member->failed_ == wcclSuccess) member->wait_for(member->submitted());
+    }
+  } else if (rendezvous_) {
+    rendezvous_->all_gather({}, Clock::now() + options_.settings.timeout);
+    rendezvous_->leave();
+  }
+  finalized_ = true;
+}
+
+void Communicator::abort() noexcept {
+  aborted_ = true;
+  const std::string text =
+      "rank " + std::to_string(rank_) + " aborted" + (failure_text_.empty() ? std::string() : ": " + failure_text_);
+  while (waiters_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const std::lock_guard lock(mutex_);
+  if (!finalized_) {
+    if (group_) {
+      const std::lock_guard group_lock(group_->mutex);
+      if (!group_->note) group_->note = Note{rank_, text};
+    } else if (rendezvous_) {
+      rendezvous_->report({rank_, text});
+      rendezvous_->leave();
+    }
+  }
+  executor_.reset();
+}
+
+PathChoice Communicator::path(std::uint32_t peer) const {
+  if (peer == rank_) return {wcclPathOnchip, "the same device"};
+  return path_;
+}
+
+void Communicator::stats(wcclStats_t& out) const {
+  const std::lock_guard lock(mutex_);
+  const OnchipExecutor::Totals& totals = executor_->totals();
+  out.collectives = executor_->submitted();
+  out.bytes[wcclPathOnchip] = totals.bytes;
+  out.messages[wcclPathOnchip] = totals.messages;
+  out.doorbells = totals.doorbells;
+  out.commands = totals.commands;
+  out.connections = static_cast<std::uint32_t>(executor_->connections().size());
+  for (const auto& [key, connection] : executor_->connections()) out.stagingBytes += connection.staging_bytes();
+  out.syncObjects = executor_->sync_objects();
+  out.slots = slots_;
+  out.slotBytes = slot_bytes_;
+}
+
+}  // namespace weft::ccl

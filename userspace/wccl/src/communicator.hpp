@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// A communicator: one rank's view of a set of ranks, its schedules, its executor and its state.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "env.hpp"
+#include "error.hpp"
+#include "onchip.hpp"
+#include "path.hpp"
+#include "rendezvous.hpp"
+#include "wccl/wccl.h"
+
+namespace weft::ccl {
+
+class Communicator;
+
+// The communicators that wcclCommInitAll made together. They reach each other by pointer; nothing waits for another
+// rank at set-up.
+struct LocalGroup {
+  std::recursive_mutex mutex;
+  std::vector<Communicator*> members;  // by rank; nullptr: gone
+  std::optional<Note> note;
+};
+
+// One send or receive of a group.
+struct PointToPoint {
+  bool send = false;
+  weft_va address = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t peer = 0;
+};
+
+class Communicator {
+ public:
+  struct Options {
+    weft_device* device = nullptr;
+    std::string name;
+    Settings settings;
+  };
+
+  // Over a rendezvous: blocks until the communicator works on all ranks. Throws Failure.
+  static std::unique_ptr<Communicator> join(const Options& options, std::uint32_t rank, std::uint32_t ranks,
+                                            std::unique_ptr<Rendezvous> rendezvous);
+  // All ranks of this process at once.
+  static std::vector<std::unique_ptr<Communicator>> make_all(const std::vector<Options>& options);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t ranks() const { return ranks_; }
+  weft_device* device() const { return options_.device; }
+  // The device is closed with the communicator.
+  void own_device() { owns_device_ = true; }
+
+  // Work; all throw Failure. They return when it is enqueued.
+  void all_reduce(weft_va send, weft_va receive, std::uint64_t count, wcclDataType_t type, wcclRedOp_t op);
+  void barrier();
+  void point_to_point(const std::vector<PointToPoint>& ops);
+
+  // Waits for what was submitted before. Throws Failure: what the communicator failed with, or wcclSystemError on a
+  // signal.
+  void wait();
+  std::uint64_t submitted() const { return executor_ ? executor_->submitted() : 0; }
+  // Without blocking: wcclSuccess, wcclInProgress or the failure.
+  wcclResult_t async_error();
+  std::string last_error() const;
+
+  void finalize();
+  // Ends at once; other ranks are told. The object may be deleted afterwards.
+  void abort() noexcept;
+
+  PathChoice path(std::uint32_t peer) const;
+  void stats(wcclStats_t& out) const;
+
+ private:
+  struct Hello;
+  Communicator(const Options& options, std::uint32_t rank, std::uint32_t ranks);
+
+  // Set-up in phases, so that one thread can take all ranks of a process through them.
+  Bytes hello() const;
+  void decide(const std::vector<Bytes>& hellos);
+  std::vector<std::uint64_t> first_connections() const;  // flow keys
+  Bytes make_offers(const std::vector<std::uint64_t>& keys);
+  void accept_offers(std::uint32_t peer, const Bytes& offers);
+  void load_schedules();
+
+  std::uint32_t slot_bytes_for(std::uint32_t peer) const;
+  std::uint32_t port_of(std::uint32_t lane) const { return ports_up_[lane % ports_up_.size()]; }
+  void ensure(const Source& source);
+  void execute(Work& work);
+  void check_usable();
+  void fail(const Note& note, wcclResult_t result);
+  [[noreturn]] void throw_failure();
+  void look_for_failure(int wait_error, const weft_failure& failure);
+  void wait_for(std::uint64_t ticket);
+  bool poll_rendezvous();
+  Operand memory(weft_va address, std::uint64_t bytes, const char* what) const;
+
+  const Options options_;
+  const std::uint32_t rank_, ranks_;
+  bool owns_device_ = false;
+  std::unique_ptr<Rendezvous> rendezvous_;  // or
+  std::shared_ptr<LocalGroup> group_;       // this
+  PathChoice path_;
+  std::vector<std::uint32_t> ports_up_;
+  std::uint32_t lanes_ = 1, slots_ = 4, slot_bytes_ = 0, entries_ = 0;
+  std::unique_ptr<OnchipExecutor> executor_;
+  std::unique_ptr<Source> all_reduce_, barrier_;
+  MemPtr scratch_;
+  std::uint64_t collectives_ = 0, groups_ = 0, barriers_ = 0;
+
+  mutable std::recursive_mutex mutex_;  // all below and all calls that change anything
+  wcclResult_t failed_ = wcclSuccess;
+  std::string failure_text_;
+  bool finalized_ = false;
+  std::atomic<bool> aborted_{false};
+  std::atomic<int> waiters_{0};
+};
+
+std::uint32_t type_bytes(wcclDataType_t type);  // 0: no such type
+
+}  // namespace weft::ccl

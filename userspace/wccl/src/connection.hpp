@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// One end of a connection between two accelerators: a channel, the staging slots that the peer writes, and the counters
+// of both directions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "rendezvous.hpp"
+#include "sched/lower.hpp"
+#include "weft/weft.h"
+
+namespace weft::ccl {
+
+// libweft's objects as owners. The device must outlive them.
+struct FreeMem {
+  void operator()(weft_mem* mem) const { weft_mem_free(mem); }
+};
+struct FreeQueue {
+  void operator()(weft_queue* queue) const { weft_queue_destroy(queue); }
+};
+struct FreeChannel {
+  void operator()(weft_channel* channel) const { weft_channel_destroy(channel); }
+};
+using MemPtr = std::unique_ptr<weft_mem, FreeMem>;
+using QueuePtr = std::unique_ptr<weft_queue, FreeQueue>;
+using ChannelPtr = std::unique_ptr<weft_channel, FreeChannel>;
+
+// A run of sync objects that the host can read.
+class SyncRun {
+ public:
+  SyncRun() = default;
+  SyncRun(weft_device* device, std::uint32_t count);  // throws Failure
+  SyncRun(SyncRun&& other) noexcept;
+  SyncRun& operator=(SyncRun&& other) noexcept;
+  ~SyncRun();
+  std::uint32_t first() const { return first_; }
+  std::uint32_t count() const { return count_; }
+  std::uint64_t value(std::uint32_t i) const { return weft_sync_value(device_, first_ + i); }
+
+ private:
+  weft_device* device_ = nullptr;
+  std::uint32_t first_ = 0, count_ = 0;
+};
+
+// What a rank tells its peer of its end.
+struct Offer {
+  std::uint32_t size = 0;  // of this structure
+  std::uint32_t to = 0;    // rank
+  std::uint32_t lane = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t slot_bytes = 0;
+  std::uint32_t staging_key = 0;
+  std::uint64_t staging_va = 0;
+  weft_endpoint endpoint{};
+};
+
+class Connection {
+ public:
+  // Makes this end: sync objects, staging, channel. Throws Failure.
+  Connection(weft_device* device, std::uint32_t port, std::uint32_t peer, std::uint32_t lane, std::uint32_t slots,
+             std::uint32_t slot_bytes);
+
+  Offer offer() const;
+  // Connects to the other end. Throws Failure when it does not fit.
+  void connect(const Offer& remote, std::uint8_t rc_timeout, std::uint8_t rc_retries);
+
+  std::uint32_t peer() const { return peer_; }
+  std::uint32_t lane() const { return lane_; }
+  std::uint32_t slots() const { return slots_; }
+  std::uint32_t slot_bytes() const { return slot_bytes_; }
+  bool connected() const { return connected_; }
+  std::uint32_t channel() const { return weft_channel_number(channel_.get()); }
+  // True when the channel is in the error state; `error` says why.
+  bool failed(std::uint32_t& error) const;
+
+  weft_va staging(std::uint64_t seq) const { return weft_mem_va(staging_.get()) + seq % slots_ * slot_bytes_; }
+  std::uint32_t staging_key() const { return weft_mem_key(staging_.get()); }
+  std::uint64_t staging_bytes() const { return weft_mem_bytes(staging_.get()); }
+  weft_va remote_staging(std::uint64_t seq) const { return remote_.staging_va + seq % slots_ * slot_bytes_; }
+  std::uint32_t remote_key() const { return remote_.staging_key; }
+
+  // The sync object of an event of slice `seq`, and the value that says it has happened.
+  std::uint32_t object(EventKind kind, std::uint64_t seq) const {
+    return syncs_.first() + index(kind) + static_cast<std::uint32_t>(seq % slots_);
+  }
+  std::uint64_t target(EventKind kind, std::uint64_t seq) const {
+    const std::uint64_t laps = seq / slots_ + (kind == EventKind::kCredit ? 0 : 1);
+    return base_[index(kind) + seq % slots_] + laps;
+  }
+  bool happened(EventKind kind, std::uint64_t seq) const {
+    return syncs_.value(index(kind) + static_cast<std::uint32_t>(seq % slots_)) >= target(kind, seq);
+  }
+  // Immediates that raise the peer's objects.
+  std::uint32_t arrival_immediate(std::uint64_t seq) const { return static_cast<std::uint32_t>(seq % slots_); }
+  std::uint32_t credit_immediate(std::uint64_t seq) const { return slots_ + static_cast<std::uint32_t>(seq % slots_); }
+  std::uint32_t sync_objects() const { return syncs_.count(); }
+  // Grows with each event that the peer caused.
+  std::uint64_t progress() const;
+
+ private:
+  // Order of the run: what the peer raises first.
+  std::uint32_t index(EventKind kind) const {
+    switch (kind) {
+      case EventKind::kArrival:
+        return 0;
+      case EventKind::kCredit:
+        return slots_;
+      case EventKind::kDone:
+        return 2 * slots_;
+      default:
+        return 3 * slots_;
+    }
+  }
+
+  std::uint32_t peer_, lane_, slots_, slot_bytes_;
+  SyncRun syncs_;
+  std::vector<std::uint64_t> base_;  // values before first use
+  MemPtr staging_;
+  ChannelPtr channel_;
+  weft_endpoint local_{};
+  Offer remote_;
+  bool connected_ = false;
+};
+
+}  // namespace weft::ccl
