@@ -3,7 +3,7 @@
  * The firmware's side: image header, the RISC-V core's address map, and the hardware's table port.
  *
  * The core is RV32IMC, machine mode only, little-endian, one hart, without interrupts: the firmware polls. The same
- * sources run natively: then the addresses below go to weft_fw_read32 and weft_fw_write32 of the host.
+ * sources run natively: then the accesses below go to the model's FirmwareBus.
  */
 #ifndef WEFT_HW_FW_H
 #define WEFT_HW_FW_H
