@@ -86,8 +86,6 @@ static int weft_channel_start(struct weft_ctx *ctx, struct weft_channel *channel
 	channel->mtu = weft_mtu_of(le32_to_cpu(port.mtu));
 	if (!channel->mtu)
 		return -EPROTO;
-	qp.path_mtu = channel->mtu;
-	weft_port_gid(&port, qp.sgid);
 
 	ret = weft_cmd_qp_create(wdev, &qp);
 	if (ret)
@@ -106,7 +104,7 @@ static int weft_channel_start(struct weft_ctx *ctx, struct weft_channel *channel
 	local->psn = channel->psn;
 	memcpy(local->mac, port.mac, sizeof(local->mac));
 	local->mtu = channel->mtu;
-	memcpy(local->gid, qp.sgid, sizeof(local->gid));
+	weft_port_gid(&port, local->gid);
 	return 0;
 }
 

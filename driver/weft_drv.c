@@ -188,8 +188,8 @@ static int weft_init_identity(struct weft_device *wdev)
 		return dev_err_probe(dev, -ENODEV, "hardware interface %u.%u, this driver knows %u.x\n",
 				     wdev->hw_version >> 16, wdev->hw_version & 0xffff, WEFT_HW_MAJOR);
 	wdev->caps = readl(wdev->regs + WEFT_REG_CAPS);
-	wdev->ports = min(readl(wdev->regs + WEFT_REG_PORTS), (u32)WEFT_PORTS_MAX);
-	wdev->contexts = min(readl(wdev->regs + WEFT_REG_CONTEXTS), (u32)WEFT_CONTEXTS_MAX);
+	wdev->ports = min_t(u32, readl(wdev->regs + WEFT_REG_PORTS), WEFT_PORTS_MAX);
+	wdev->contexts = min_t(u32, readl(wdev->regs + WEFT_REG_CONTEXTS), WEFT_CONTEXTS_MAX);
 	wdev->window = readl(wdev->regs + WEFT_REG_WINDOW);
 	wdev->hbm_bytes = min_t(u64, readq(wdev->regs + WEFT_REG_HBM_SIZE), pci_resource_len(wdev->pdev, WEFT_BAR_HBM));
 	wdev->hbm_bytes = round_down(wdev->hbm_bytes, PAGE_SIZE);

@@ -246,7 +246,7 @@ static int weft_wait_sleep(struct weft_ctx *ctx, struct weft_waiter *waiter, str
 
 		left = WEFT_WAIT_RECHECK_NS;
 		if (args->deadline_ns >= 0) {
-			left = min(left, args->deadline_ns - ktime_get_ns());
+			left = min(left, args->deadline_ns - (s64)ktime_get_ns());
 			if (left <= 0)
 				return -ETIME;
 		}

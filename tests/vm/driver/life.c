@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* Other ends than the good one: killed, reset, removed, in the middle of work. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device.h"
+
+/* A context with everything in it, and work for a long time. */
+struct load {
+  struct device device;
+  struct bo from, to;
+  struct queue busy, waiting;
+  struct drm_weft_host_register host;
+  uint32_t sync;
+  uint64_t base;
+};
+
+static void load_start(struct load* load) {
+  struct device* device = &load->device;
+  *device = device_open();
+  NEED(bo_create(device, MIB(16), 0, &load->from) == 0);
+  NEED(bo_create(device, MIB(16), WEFT_BO_REMOTE_WRITE, &load->to) == 0);
+  NEED(queue_create(device, 4096, 0, &load->busy) == 0);
+  NEED(queue_create(device, 64, WEFT_QUEUE_IN_HBM, &load->waiting) == 0);
+  void* memory = mmap(NULL, MIB(4), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  NEED(memory != MAP_FAILED);
+  load->host = (struct drm_weft_host_register){.size = sizeof(load->host), .flags = WEFT_HOST_WRITE};
+  load->host.address = (uintptr_t)memory;
+  load->host.bytes = MIB(4);
+  NEED(call(device->fd, DRM_IOCTL_WEFT_HOST_REGISTER, &load->host) == 0);
+  load->sync = sync_create(device, 2);
+  load->base = device->shadow[load->sync];
+
+  struct drm_weft_channel_create a = {.size = sizeof(a)},
+                                 b = {.size = sizeof(b), .sync_base = load->sync + 1, .sync_count = 1};
+  NEED(call(device->fd, DRM_IOCTL_WEFT_CHANNEL_CREATE, &a) == 0);
+  NEED(call(device->fd, DRM_IOCTL_WEFT_CHANNEL_CREATE, &b) == 0);
+  struct drm_weft_channel_connect connect = {.size = sizeof(connect), .channel = a.channel, .remote = b.local};
+  NEED(call(device->fd, DRM_IOCTL_WEFT_CHANNEL_CONNECT, &connect) == 0);
+  connect.channel = b.channel;
+  connect.remote = a.local;
+  NEED(call(device->fd, DRM_IOCTL_WEFT_CHANNEL_CONNECT, &connect) == 0);
+
+  /* Through HBM, through host memory, over the port. */
+  struct weft_cmd cmd[3];
+  cmd[0] = cmd_copy(load->to.va, load->to.key, load->from.va, load->from.key, (uint32_t)MIB(16), load->sync);
+  cmd[1] = cmd_copy(load->host.va, load->host.key, load->from.va, load->from.key, (uint32_t)MIB(4), load->sync);
+  cmd[2] = cmd_copy(load->from.va, load->from.key, load->to.va, load->to.key, (uint32_t)MIB(8), load->sync);
+  cmd[2].op = WEFT_OP_RDMA;
+  cmd[2].arg0 = WEFT_RDMA_WRITE_IMM;
+  cmd[2].key[2] = a.channel;
+  for (int i = 0; i < 3000; ++i) queue_put(&load->busy, &cmd[i % 3]);
+  struct weft_cmd never = cmd[0];
+  never.wait_id = load->sync;
+  never.wait_value = UINT64_MAX;
+  for (int i = 0; i < 50; ++i) queue_put(&load->waiting, &never);
+  queue_ring(&load->busy);
+  queue_ring(&load->waiting);
+  NEED(sync_wait(device, load->sync, load->base + 3, 60, NULL) == 0); /* it runs */
+}
+
+static void say(const char* word) {
+  puts(word);
+  fflush(stdout);
+}
+
+/* One copy, seen by the CPU: the device is well. */
+int mode_smoke(void) {
+  struct device device = device_open();
+  struct queue queue;
+  struct bo bo;
+  CHECK_EQ(queue_create(&device, 16, 0, &queue), 0);
+  CHECK_EQ(bo_create(&device, MIB(2), 0, &bo), 0);
+  CHECK_EQ(((uint64_t*)bo.map)[MIB(1) / 8], 0);
+  memset(bo.map, 0x3c, MIB(1));
+  const uint32_t sync = sync_create(&device, 1);
+  const struct weft_cmd cmd = cmd_copy(bo.va + MIB(1), bo.key, bo.va, bo.key, (uint32_t)MIB(1), sync);
+  const uint64_t before = device.shadow[sync];
+  queue_put(&queue, &cmd);
+  queue_ring(&queue);
+  CHECK_EQ(sync_wait(&device, sync, before + 1, 20, NULL), 0);
+  CHECK_EQ(memcmp(bo.map, (char*)bo.map + MIB(1), MIB(1)), 0);
+  return failures ? 1 : 0;
+}
+
+/* Busy until killed. Says "busy" when it is. */
+int mode_busy(void) {
+  struct load load;
+  load_start(&load);
+  say("busy");
+  for (;;) sync_wait(&load.device, load.sync, UINT64_MAX, 3600, NULL);
+}
+
+static sigjmp_buf on_bus_error;
+static void bus_error(int number) { siglongjmp(on_bus_error, number); }
+
+/* Reads HBM: the value, or -1 when the mapping was revoked. */
+static int peek(const volatile uint8_t* at) { return sigsetjmp(on_bus_error, 1) ? -1 : *at; }
+
+/*
+ * Busy; says "busy", then waits for somebody to reset or remove the device. Every call must fail clearly and soon, no
+ * mapping may show what it should not, and a new open must work when "reopen" is asked for.
+ */
+static int lost(int expected) {
+  struct load load;
+  struct drm_weft_wait wait;
+  struct bo bo;
+  const struct sigaction action = {.sa_handler = bus_error, .sa_flags = SA_NODEFER};
+  sigaction(SIGBUS, &action, NULL);
+  load_start(&load);
+  *(volatile uint8_t*)load.to.map = 1;
+  say("busy");
+
+  CHECK_EQ(sync_wait(&load.device, load.sync, UINT64_MAX, 120, &wait), expected);
+  CHECK(wait.error_type == WEFT_EVENT_FATAL || expected == -ENODEV);
+  const int64_t start = now_ns();
+  struct drm_weft_context context = {.size = sizeof(context)};
+  if (expected == -EIO) {
+    CHECK_EQ(call(load.device.fd, DRM_IOCTL_WEFT_CONTEXT, &context), 0);
+    CHECK_EQ(context.state, EIO);
+  }
+  CHECK_EQ(bo_create(&load.device, 4096, 0, &bo), expected);
+  struct drm_weft_sync_create sync = {.size = sizeof(sync), .count = 1};
+  CHECK_EQ(call(load.device.fd, DRM_IOCTL_WEFT_SYNC_CREATE, &sync), expected);
+  struct drm_weft_handle handle = {.size = sizeof(handle), .handle = load.busy.number};
+  CHECK_EQ(call(load.device.fd, DRM_IOCTL_WEFT_QUEUE_DESTROY, &handle), expected);
+  handle.handle = load.host.handle;
+  CHECK_EQ(call(load.device.fd, DRM_IOCTL_WEFT_HOST_UNREGISTER, &handle), expected);
+  struct drm_weft_host_register host = {.size = sizeof(host), .address = load.host.address, .bytes = 4096};
+  CHECK_EQ(call(load.device.fd, DRM_IOCTL_WEFT_HOST_REGISTER, &host), expected);
+  struct drm_weft_channel_create channel = {.size = sizeof(channel)};
+  CHECK_EQ(call(load.device.fd, DRM_IOCTL_WEFT_CHANNEL_CREATE, &channel), expected);
+  CHECK_EQ(sync_wait(&load.device, load.sync, load.base, 0, NULL), expected);
+
+  /* HBM is revoked; doorbells, rings and shadow do not kill who has not looked yet. */
+  CHECK_EQ(peek(load.to.map), -1);
+  CHECK_EQ(peek((const volatile uint8_t*)load.from.map + MIB(8)), -1);
+  sync_signal(&load.device, load.sync, 1);
+  queue_ring(&load.busy);
+  queue_ring(&load.waiting);
+  load.busy.slot[0] = load.busy.slot[1];
+  load.waiting.slot[0] = load.waiting.slot[1];
+  CHECK(load.device.shadow[load.sync] >= load.base || expected == -ENODEV);
+  CHECK(now_ns() - start < 30 * SECOND);
+  say(failures ? "wrong" : "lost");
+  return failures ? 1 : 0;
+}
+
+int mode_reset(void) { return lost(-EIO); }
+int mode_hold(void) { return lost(-ENODEV); }
