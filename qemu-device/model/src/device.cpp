@@ -93,12 +93,9 @@ void Device::reset_state() {
   dma_base_ = host_.dma_counters();
 }
 
-int Device::reset(weft_abi_reset kind) {
+// Both kinds are the same here: after a cold one the host has made the memory behind the RAM BARs zero.
+int Device::reset(weft_abi_reset) {
   reset_state();
-  const std::span<std::byte> hbm = regions_.hbm_memory();
-  if (kind == WEFT_ABI_RESET_COLD && !hbm.empty() && !host_.ram_discard(WEFT_BAR_HBM, 0, hbm.size())) {
-    std::memset(hbm.data(), 0, hbm.size());
-  }
   host_.wake();  // the NIC may have port changes to tell
   return 0;
 }

@@ -149,24 +149,24 @@ bool floating(std::uint32_t op, void* out_bytes, const void* a_bytes, const void
     case WEFT_AVG:
       if (divisor != 0) {
         const V by = hn::Set(d, static_cast<T>(divisor));
-        for_each<Codec>(d, out, a, b, elements, [by](V x, V y) { return hn::Div(hn::Add(x, y), by); });
+        for_each<Codec>(d, out, a, b, elements, [by](V x, V y) HWY_ATTR { return hn::Div(hn::Add(x, y), by); });
         return true;
       }
       [[fallthrough]];
     case WEFT_SUM:
-      for_each<Codec>(d, out, a, b, elements, [](V x, V y) { return hn::Add(x, y); });
+      for_each<Codec>(d, out, a, b, elements, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
       return true;
     case WEFT_PROD:
-      for_each<Codec>(d, out, a, b, elements, [](V x, V y) { return hn::Mul(x, y); });
+      for_each<Codec>(d, out, a, b, elements, [](V x, V y) HWY_ATTR { return hn::Mul(x, y); });
       return true;
     // x + y is NaN when one of them is, and quiet; the comparison alone would give y.
     case WEFT_MAX:
-      for_each<Codec>(d, out, a, b, elements, [](V x, V y) {
+      for_each<Codec>(d, out, a, b, elements, [](V x, V y) HWY_ATTR {
         return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::Add(x, y), hn::IfThenElse(hn::Gt(x, y), x, y));
       });
       return true;
     case WEFT_MIN:
-      for_each<Codec>(d, out, a, b, elements, [](V x, V y) {
+      for_each<Codec>(d, out, a, b, elements, [](V x, V y) HWY_ATTR {
         return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::Add(x, y), hn::IfThenElse(hn::Lt(x, y), x, y));
       });
       return true;
@@ -202,11 +202,11 @@ bool integer(std::uint32_t op, void* out_bytes, const void* a_bytes, const void*
       }
       [[fallthrough]];
     case WEFT_SUM:
-      for_each<Plain<T>>(d, out, a, b, elements, [](V x, V y) { return hn::Add(x, y); });
+      for_each<Plain<T>>(d, out, a, b, elements, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
       return true;
     case WEFT_PROD:
       if constexpr (sizeof(T) == 4) {
-        for_each<Plain<T>>(d, out, a, b, elements, [](V x, V y) { return hn::Mul(x, y); });
+        for_each<Plain<T>>(d, out, a, b, elements, [](V x, V y) HWY_ATTR { return hn::Mul(x, y); });
       } else {
         loop(out, a, b, elements,
              [](T x, T y) { return static_cast<T>(static_cast<U>(static_cast<U>(x) * static_cast<U>(y))); });
@@ -214,14 +214,14 @@ bool integer(std::uint32_t op, void* out_bytes, const void* a_bytes, const void*
       return true;
     case WEFT_MAX:
       if constexpr (sizeof(T) < 8) {
-        for_each<Plain<T>>(d, out, a, b, elements, [](V x, V y) { return hn::Max(x, y); });
+        for_each<Plain<T>>(d, out, a, b, elements, [](V x, V y) HWY_ATTR { return hn::Max(x, y); });
       } else {
         loop(out, a, b, elements, [](T x, T y) { return x > y ? x : y; });
       }
       return true;
     case WEFT_MIN:
       if constexpr (sizeof(T) < 8) {
-        for_each<Plain<T>>(d, out, a, b, elements, [](V x, V y) { return hn::Min(x, y); });
+        for_each<Plain<T>>(d, out, a, b, elements, [](V x, V y) HWY_ATTR { return hn::Min(x, y); });
       } else {
         loop(out, a, b, elements, [](T x, T y) { return x < y ? x : y; });
       }

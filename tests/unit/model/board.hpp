@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -99,9 +100,13 @@ class Board {
   static constexpr std::uint64_t kHbm = 64u << 20;
 
   // With a fake NIC, unless `parts` has another.
-  explicit Board(std::optional<model::DeviceParts> parts = {}, model::Options options = defaults())
+  // `prepare` sets up the host before the device sees it.
+  explicit Board(
+      std::optional<model::DeviceParts> parts = {}, model::Options options = defaults(),
+      const std::function<void(FakeHost&)>& prepare = [](FakeHost&) {})
       : hbm(options.hbm_bytes) {
     host.hbm = hbm.span();
+    prepare(host);
     if (!parts) {
       parts = model::DeviceParts{[this](model::NicHost& nic_host, const model::NicConfig&) {
                                    auto made = std::make_unique<FakeNic>(nic_host);
