@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 
 #include "sim_fixture.hpp"
@@ -308,6 +312,40 @@ TEST_F(SimDevice, PollingGetsOn) {
   int looks = 0;
   while (weft_sync_value(accel.get(), done) < 500 && ++looks < 10000) continue;
   EXPECT_EQ(weft_sync_value(accel.get(), done), 500u);
+}
+
+// The image on the RISC-V core says what the native firmware says.
+TEST(SimFirmware, ImageBootsAndServes) {
+  const char* image = std::getenv("WEFT_TEST_FIRMWARE");
+  if (image == nullptr) GTEST_SKIP() << "no firmware image was built (no riscv64-unknown-elf compiler)";
+  Sim sim({.devices = 1, .firmware = image});
+  Accel accel(0);
+  struct weft_device_info info {};
+  info.size = sizeof(info);
+  ASSERT_EQ(weft_device_info(accel.get(), &info), 0);
+  EXPECT_EQ(info.fw_version >> 16, 1u);
+  EXPECT_STRNE(info.fw_name, "native");
+  EXPECT_STRNE(info.fw_name, "");
+  weft_mem* mem = accel.alloc(4096);
+  ASSERT_EQ(weft_fill(accel.get(), weft_mem_va(mem), 0x0101010101010101ull, 4096), 0) << weft_last_error();
+  EXPECT_TRUE(all(accel.bytes(mem), 1));
+}
+
+TEST(SimFirmware, ADamagedImageIsRefusedByName) {
+  const char* image = std::getenv("WEFT_TEST_FIRMWARE");
+  if (image == nullptr) GTEST_SKIP() << "no firmware image was built (no riscv64-unknown-elf compiler)";
+  std::ifstream file(image, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  ASSERT_GT(bytes.size(), 1000u);
+  bytes[900] ^= 0x10;
+  const std::string path = ::testing::TempDir() + "weft_damaged.bin";
+  std::ofstream(path, std::ios::binary) << bytes;
+  Sim sim({.devices = 1, .firmware = path});
+  weft_device* device = nullptr;
+  EXPECT_EQ(weft_device_open("sim:0", &device), -EIO);
+  EXPECT_THAT(weft_last_error(), HasSubstr("damaged (CRC)"));
+  EXPECT_EQ(weft_device_open("sim:0", &device), -EIO) << "and again";
+  std::remove(path.c_str());
 }
 
 TEST(SimStart, BadConfigurationsAreNamed) {

@@ -63,8 +63,8 @@ std::vector<weft_cmd> program(const std::vector<Rank>& ranks, unsigned me, std::
   return cmds;
 }
 
-void all_reduce(double loss, std::size_t bytes) {
-  Sim sim({.devices = kRanks, .hbm_bytes = 4 * bytes, .seed = 11, .loss = loss});
+void all_reduce(double loss, std::size_t bytes, const std::string& capture = {}) {
+  Sim sim({.devices = kRanks, .hbm_bytes = 4 * bytes, .seed = 11, .loss = loss, .capture = capture});
   const std::size_t chunk = bytes / kRanks;
   std::vector<Rank> ranks(kRanks);
   std::vector<float> values(bytes / 4);
@@ -109,5 +109,12 @@ void all_reduce(double loss, std::size_t bytes) {
 
 TEST(SimRing, AllReduceIsExact) { all_reduce(0, bytes_a_rank()); }
 TEST(SimRing, AllReduceIsExactWithLoss) { all_reduce(0.01, 1u << 20); }
+
+// Leaves the capture for a checker with its own reading of the standard (tests/wire).
+TEST(SimRing, Capture) {
+  const char* path = std::getenv("WEFT_TEST_CAPTURE");
+  if (path == nullptr) GTEST_SKIP() << "WEFT_TEST_CAPTURE names no file";
+  all_reduce(0.01, 256u << 10, path);
+}
 
 }  // namespace

@@ -45,6 +45,8 @@ int weft_mem_alloc(weft_device* device, size_t bytes, unsigned flags, weft_mem**
 int weft_mem_register(weft_device* device, void* base, size_t bytes, unsigned flags, weft_mem** out) {
   *out = nullptr;
   if (base == nullptr || bytes == 0) return fail(EINVAL, "weft_mem_register: no memory given");
+  if (bytes > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(base))
+    return fail(EINVAL, "weft_mem_register: %zu bytes run over the end of the address space", bytes);
   if ((flags & ~kFlags) != 0) return fail(EINVAL, "weft_mem_register: flags 0x%x not known", flags);
   auto mem = std::make_unique<weft_mem>();
   mem->device = device;

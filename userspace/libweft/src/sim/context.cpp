@@ -126,6 +126,8 @@ int Context::mem_alloc(std::uint64_t bytes, unsigned flags, weft_backend_mem& ou
 
 // Host memory is named by a list of 4 KiB pages, of one or two levels, as the kernel's driver must do it.
 int Context::mem_register(void* base, std::uint64_t bytes, unsigned flags, weft_backend_mem& out) {
+  constexpr std::uint64_t kMost = 1ull << 40;  // its page list is kept here
+  if (bytes > kMost) return -ENOMEM;
   HostMemory& host = driver_.device_.host();
   auto memory = std::make_unique<Memory>();
   const bool writable = (flags & WEFT_MEM_READ_ONLY) == 0;
