@@ -88,18 +88,39 @@ Lowering::Runs Lowering::runs_of(const wccl_sched_op& op) const {
   return runs;
 }
 
+// 0: moves nothing. Both ends of an empty message agree on its size, so neither takes part; a copy may be one onto
+// itself in place.
+std::uint32_t Lowering::slices_of(const Runs& runs) {
+  const wccl_sched_op& op = runs.op;
+  const std::uint64_t bytes = op.code == WCCL_OP_SEND ? runs.src.bytes : runs.dst.bytes;
+  if (op.chunks && bytes == 0) return 0;
+  if (op.code == WCCL_OP_COPY && runs.dst.buffer == runs.src.buffer && runs.dst.offset == runs.src.offset) return 0;
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, (bytes + runs.slice_bytes - 1) / runs.slice_bytes));
+}
+
+void Lowering::find_last_credits() {
+  for (std::uint32_t index = 0; index < count_; ++index) {
+    source_.op(rank_, index, view_);
+    const wccl_sched_op& op = view_.op;
+    if (!is_receive(op.code)) continue;
+    const std::uint64_t key = flow_key(op.peer, op.lane);
+    const auto [it, added] = late_from_.try_emplace(key, 0);
+    if (added) {
+      const auto flow = flows_.find(key);
+      it->second = flow == flows_.end() ? 0 : flow->second.received;
+    }
+    it->second += slices_of(runs_of(op));
+  }
+  for (auto& [key, end] : late_from_) end = end > slots_ ? end - slots_ : 0;
+}
+
 void Lowering::load(Current& current) {
   current = Current{};
   Runs& runs = current.runs = runs_of(view_.op);
   Past& past = current.past;
   const wccl_sched_op& op = runs.op;
-  const std::uint64_t bytes = op.code == WCCL_OP_SEND ? runs.src.bytes : runs.dst.bytes;
-  // Both ends of an empty message agree on its size, so neither takes part. A copy may be one onto itself in place.
-  const bool nothing = (op.chunks && bytes == 0) || (op.code == WCCL_OP_COPY && runs.dst.buffer == runs.src.buffer &&
-                                                     runs.dst.offset == runs.src.offset);
-  if (!nothing) {
-    past.slices =
-        static_cast<std::uint32_t>(std::max<std::uint64_t>(1, (bytes + runs.slice_bytes - 1) / runs.slice_bytes));
+  past.slices = slices_of(runs);
+  if (past.slices) {
     if (is_local(op.code)) {
       if (locals_ < kLocalObjects) past.local = locals_++;
     } else {
@@ -136,8 +157,12 @@ bool Lowering::load_group() {
 }
 
 bool Lowering::next(Step& out) {
+  if (!started_) {
+    started_ = true;
+    find_last_credits();
+  }
   for (;;) {
-    if (slice_ >= group_slices_ && !load_group()) return false;
+    if (slice_ >= group_slices_ && (ended_ || !load_group())) return emit_tail(out);
     for (; slice_ < group_slices_; ++slice_, phase_ = 0) {
       for (; phase_ < 3; ++phase_, at_ = 0) {
         while (at_ < group_size_) {
@@ -202,12 +227,34 @@ void Lowering::add_wait(Step& out, const WaitFor& wait) {
   }
 }
 
-bool Lowering::emit(const Current& current, std::uint32_t index, Step& out) const {
+bool Lowering::emit_tail(Step& out) {
+  out = Step{};
+  if (!ended_) {
+    ended_ = true;
+    out.kind = StepKind::kEnd;
+    out.fenced = true;
+    return true;
+  }
+  if (late_at_ == late_.size()) return false;
+  const Late& late = late_[late_at_++];
+  out.kind = StepKind::kCredit;
+  out.op = late.op;
+  out.peer = late.peer;
+  out.lane = late.lane;
+  out.seq = late.seq;
+  return true;
+}
+
+bool Lowering::emit(const Current& current, std::uint32_t index, Step& out) {
   const Runs& runs = current.runs;
   const wccl_sched_op& op = runs.op;
   if (slice_ >= current.past.slices) return false;
   const bool credit = is_receive(op.code) && phase_ == 2;
   if (phase_ != (is_receive(op.code) ? 1u : 0u) && !credit) return false;
+  if (credit && current.past.first_seq + slice_ >= late_from_.at(flow_key(op.peer, op.lane))) {
+    late_.push_back({index, op.peer, op.lane, current.past.first_seq + slice_});
+    return false;
+  }
 
   out = Step{};
   out.op = index;

@@ -91,6 +91,7 @@ enum class StepKind : std::uint8_t {
   kCredit,      // empty message to the peer: raises its credit
   kCopy,        // src -> dst; raises local object `local`
   kReduce,      // src (op) src2 -> dst; raises `local`
+  kEnd,         // when all steps before it are complete, so is the work
 };
 
 enum class EventKind : std::uint8_t { kArrival, kCredit, kDone, kSent, kLocal };
@@ -124,7 +125,7 @@ class Lowering {
  public:
   // `flows` goes on counting; the others must outlive this.
   Lowering(const Source& source, std::uint32_t rank, const Layout& layout, std::uint32_t slots, Flows& flows);
-  // The next step; false: that was all.
+  // The next step; one of them is kEnd. False: that was all.
   bool next(Step& out);
 
  private:
@@ -151,11 +152,14 @@ class Lowering {
     boost::container::small_vector<Dep, 3> deps;
   };
 
+  void find_last_credits();
+  static std::uint32_t slices_of(const Runs& runs);
   bool load_group();
   Runs runs_of(const wccl_sched_op& op) const;
   void load(Current& current);
   void add_dep(Current& current, std::uint32_t dep);
-  bool emit(const Current& current, std::uint32_t index, Step& out) const;
+  bool emit(const Current& current, std::uint32_t index, Step& out);
+  bool emit_tail(Step& out);
   static void add_wait(Step& out, const WaitFor& wait);
   static bool slicewise(const Runs& a, std::uint32_t a_slices, const Runs& b, std::uint32_t b_slices);
 
@@ -166,6 +170,15 @@ class Lowering {
   const std::uint32_t slots_;
   Flows& flows_;
   std::vector<Past> past_;  // of all ops so far
+  // By flow: credits from this slice on are not waited for in this execution; and the same in the order of flows.
+  std::unordered_map<std::uint64_t, std::uint64_t> late_from_;
+  struct Late {
+    std::uint32_t op, peer, lane;
+    std::uint64_t seq;
+  };
+  std::vector<Late> late_;
+  std::size_t late_at_ = 0;
+  bool started_ = false, ended_ = false;
   OpView view_, dep_view_;
   std::uint32_t locals_ = 0;
   // The group of ops with the same step, and where in it we are.

@@ -680,8 +680,15 @@ std::string Communicator::last_error() const {
 void Communicator::finalize() {
   const std::lock_guard lock(mutex_);
   if (finalized_) return;
+  if (failed_ != wcclSuccess) throw_failure();
+  // Our last credits must have been acknowledged before the peers' channels go: work without ops ends behind them.
+  const GroupSource nothing({}, rank_, ranks_);
+  Work work;
+  work.source = &nothing;
+  work.layout = &nothing;
+  work.name = "end";
+  execute(work);
   wait();
-  // The peers' last credits must have been acknowledged before our channels go.
   if (group_) {
     const std::lock_guard group_lock(group_->mutex);
     for (Communicator* member : group_->members) {

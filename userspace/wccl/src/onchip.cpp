@@ -144,8 +144,12 @@ void OnchipExecutor::append(const Work& work, const Step& step) {
         ++local_raised_[step.local];
       }
       break;
+    case StepKind::kEnd:
+      cmd.op = WEFT_OP_FENCE;
+      raise(done_.first());
+      break;
   }
-  if (step.fenced) cmd.flags |= WEFT_CMD_FENCED;
+  if (step.fenced && step.kind != StepKind::kEnd) cmd.flags |= WEFT_CMD_FENCED;
   if (step.waits > 0) std::tie(cmd.wait_id, cmd.wait_value) = wait_of(step.wait[0]);
   if (step.waits <= 1 && !divisor) {
     commands_.push_back(cmd);
@@ -175,7 +179,7 @@ void OnchipExecutor::lower(const Work& work, Flows& flows, Pending& pending, Tot
   while (lowering.next(step)) {
     append(work, step);
     ++totals.commands;
-    if (commands_.size() + 1 > entries_) {
+    if (commands_.size() > entries_) {
       throw Failure(wcclInvalidUsage,
                     work.name + " needs more than the " + std::to_string(entries_) +
                         " slots of the command queue: raise WCCL_QUEUE_ENTRIES or WCCL_BUFFSIZE, or move less at once");
@@ -184,7 +188,7 @@ void OnchipExecutor::lower(const Work& work, Flows& flows, Pending& pending, Tot
       totals.bytes += step.bytes;
       totals.messages += step.slice == 0;
     }
-    if (step.kind == StepKind::kCredit || step.kind == StepKind::kCopy || step.kind == StepKind::kReduce) continue;
+    if (step.kind >= StepKind::kCredit) continue;  // no message of its own
     // Slices of an op may alternate with those of others of its step: find its entry from the end.
     if (step.slice == 0) {
       if (step.op != op) work.source->op(work.rank, op = step.op, view);
@@ -198,11 +202,6 @@ void OnchipExecutor::lower(const Work& work, Flows& flows, Pending& pending, Tot
       }
     }
   }
-  weft_cmd fence = empty_command(WEFT_OP_FENCE);
-  fence.signal_id = done_.first();
-  fence.signal_add = 1;
-  commands_.push_back(fence);
-  ++totals.commands;
 }
 
 OnchipExecutor::Submit OnchipExecutor::submit(const Work& work) {

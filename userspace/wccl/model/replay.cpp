@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT
+#include "model/replay.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <queue>
+#include <stdexcept>
+#include <unordered_map>
+#include <vector>
+
+#include "sched/lower.hpp"
+
+namespace weft::ccl::model {
+namespace {
+
+using Time = std::uint64_t;  // ps
+
+Time from_ns(double ns) { return static_cast<Time>(std::llround(ns * 1000)); }
+// Time of `bytes` at `GBps` (1e9 bytes a second).
+Time from_bytes(std::uint64_t bytes, double GBps) {
+  return static_cast<Time>(std::llround(static_cast<double>(bytes) * 1000 / GBps));
+}
+
+// One server with a queue.
+struct Server {
+  Time free = 0;
+  Time busy = 0;
+  // Serves for `duration`, not before `at`; returns when it starts.
+  Time serve(Time at, Time duration) {
+    const Time start = std::max(at, free);
+    free = start + duration;
+    busy += duration;
+    return start;
+  }
+};
+
+class Replay {
+ public:
+  Replay(const Source& source, const Request& request, const Profile& profile)
+      : source_(source),
+        shape_(source.shape()),
+        request_(request),
+        profile_(profile),
+        command_(from_ns(profile.command_ns)),
+        wire_(from_ns(profile.wire_ns)) {
+    if (request.count > (std::uint64_t{1} << 42) / std::max(request.element_bytes, 1u)) {
+      throw std::invalid_argument("count is too large");
+    }
+    slice_ = request.slice_bytes
+                 ? request.slice_bytes
+                 : choose_slice(shape_, request.count, request.element_bytes, profile.slot_bytes, request.entries);
+    if (slice_ == 0) throw std::invalid_argument("the collective does not fit the command queue");
+  }
+
+  Result run() {
+    ranks_.resize(shape_.ranks);
+    const Time begin = from_ns(profile_.doorbell_ns);
+    for (std::uint32_t r = 0; r < shape_.ranks; ++r) {
+      Rank& rank = ranks_[r];
+      rank.tx.resize(profile_.links);
+      rank.rx.resize(profile_.links);
+      rank.layout =
+          std::make_unique<PartLayout>(shape_, r, request_.count, request_.element_bytes, request_.in_place, slice_);
+      rank.lowering = std::make_unique<Lowering>(source_, r, *rank.layout, profile_.slots, rank.flows);
+      rank.local = new_counters(kLocalObjects);
+      rank.window.resize(profile_.window);
+      for (std::uint32_t i = profile_.window; i-- > 0;) rank.free.push_back(i);
+    }
+    for (std::uint32_t r = 0; r < shape_.ranks; ++r) fetch(r, begin);
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      handle(event);
+    }
+    Result result;
+    for (std::uint32_t r = 0; r < shape_.ranks; ++r) {
+      const Rank& rank = ranks_[r];
+      if (rank.held || rank.free.size() != profile_.window) {
+        throw std::runtime_error("rank " + std::to_string(r) + " is blocked: run wccl-sched check");
+      }
+      Usage& u = usage_;
+      for (const auto* servers : {&rank.tx, &rank.rx}) {
+        for (const Server& server : *servers) u.link_ns = std::max(u.link_ns, static_cast<double>(server.busy) / 1000);
+      }
+      u.hbm_ns = std::max(u.hbm_ns, static_cast<double>(rank.hbm.busy) / 1000);
+      u.copy_ns = std::max(u.copy_ns, static_cast<double>(rank.copy.busy) / 1000);
+      u.reduce_ns = std::max(u.reduce_ns, static_cast<double>(rank.reduce.busy) / 1000);
+      u.processor_ns = std::max(u.processor_ns, static_cast<double>(rank.processor.busy) / 1000);
+    }
+    result.modelled_us = static_cast<double>(std::max(end_, begin) + from_ns(profile_.completion_ns)) / 1e6;
+    result.usage = usage_;
+    result.slice_bytes = slice_;
+    result.steps = steps_;
+    return result;
+  }
+
+ private:
+  struct Active {
+    Step step;
+    std::uint8_t unmet = 0;
+    Time begin = 0, duration = 0;  // of service by the link or engine
+    Time read = 0;                 // of a message: its source is read
+  };
+  struct Waiter {
+    std::uint64_t target;
+    std::uint32_t rank, slot;
+  };
+  // A sync object.
+  struct Counter {
+    std::uint64_t value = 0;
+    std::vector<Waiter> waiters;
+  };
+  struct Rank {
+    std::unique_ptr<PartLayout> layout;
+    Flows flows;
+    std::unique_ptr<Lowering> lowering;
+    std::unique_ptr<Step> held;  // fetched, but fenced off or without room
+    bool ending = false;         // kEnd is under way: nothing starts before it is complete
+    std::vector<Active> window;
+    std::vector<std::uint32_t> free;
+    std::unordered_map<std::uint64_t, std::size_t> counters;  // of a connection, by flow_key()
+    std::size_t local = 0;
+    std::vector<Server> tx, rx;
+    Server processor, hbm, copy, reduce;
+  };
+  enum class What : std::uint8_t { kBegin, kHead, kArrive, kComplete };
+  struct Event {
+    Time time;
+    std::uint64_t order;
+    What what;
+    std::uint32_t rank, slot;
+    bool operator<(const Event& other) const {
+      return time != other.time ? time > other.time : order > other.order;  // the queue gives the largest first
+    }
+  };
+
+  std::size_t new_counters(std::size_t count) {
+    counters_.resize(counters_.size() + count);
+    return counters_.size() - count;
+  }
+
+  Counter& counter(std::uint32_t rank, EventKind kind, std::uint32_t peer, std::uint32_t lane, std::uint64_t seq) {
+    Rank& r = ranks_[rank];
+    if (kind == EventKind::kLocal) return counters_[r.local + peer];
+    const auto [it, added] = r.counters.try_emplace(flow_key(peer, lane), 0);
+    if (added) it->second = new_counters(std::size_t{4} * profile_.slots);
+    return counters_[it->second + static_cast<std::size_t>(kind) * profile_.slots + seq % profile_.slots];
+  }
+
+  void at(Time time, What what, std::uint32_t rank, std::uint32_t slot) {
+    events_.push({time, order_++, what, rank, slot});
+  }
+
+  void raise(std::uint32_t rank, EventKind kind, std::uint32_t peer, std::uint32_t lane, std::uint64_t seq) {
+    Counter& c = counter(rank, kind, peer, lane, seq);
+    ++c.value;
+    // Waking may add counters and move this one, so take out first who is to be woken.
+    std::vector<Waiter> woken;
+    for (std::size_t i = 0; i < c.waiters.size();) {
+      if (c.waiters[i].target <= c.value) {
+        woken.push_back(c.waiters[i]);
+        c.waiters.erase(c.waiters.begin() + static_cast<std::ptrdiff_t>(i));
+      } else {
+        ++i;
+      }
+    }
+    for (const Waiter& w : woken) {
+      if (--ranks_[w.rank].window[w.slot].unmet == 0) dispatch(w.rank, w.slot);
+    }
+  }
+
+  void fetch(std::uint32_t r, Time when) {
+    Rank& rank = ranks_[r];
+    now_ = std::max(now_, when);
+    while (!rank.free.empty()) {
+      if (!rank.held) {
+        rank.held = std::make_unique<Step>();
+        if (!rank.lowering->next(*rank.held)) {
+          rank.held.reset();
+          return;
+        }
+      }
+      if (rank.ending || (rank.held->fenced && rank.free.size() != profile_.window)) return;
+      rank.ending = rank.held->kind == StepKind::kEnd;
+      const std::uint32_t slot = rank.free.back();
+      rank.free.pop_back();
+      Active& active = rank.window[slot];
+      active.step = *rank.held;
+      active.unmet = 0;
+      rank.held.reset();
+      ++steps_;
+      for (std::uint8_t i = 0; i < active.step.waits; ++i) {
+        const WaitFor& w = active.step.wait[i];
+        const std::uint64_t target =
+            w.kind == EventKind::kLocal ? w.seq : w.seq / profile_.slots + (w.kind == EventKind::kCredit ? 0 : 1);
+        Counter& c = counter(r, w.kind, w.peer, w.lane, w.seq);
+        if (c.value >= target) continue;
+        c.waiters.push_back({target, r, slot});
+        ++active.unmet;
+      }
+      if (active.unmet == 0) dispatch(r, slot);
+    }
+  }
+
+  // Bytes that a message takes on the wire.
+  std::uint64_t wire_bytes(std::uint64_t payload) const {
+    const std::uint64_t packets = std::max<std::uint64_t>(1, (payload + profile_.mtu - 1) / profile_.mtu);
+    return payload + packets * profile_.packet_bytes + profile_.message_bytes;
+  }
+
+  // The command processor starts the step; an engine or the link serves it when its turn comes. Servers are asked at
+  // the time of service (kBegin), never ahead of it: a reservation in the future would block who comes in between.
+  void dispatch(std::uint32_t r, std::uint32_t slot) {
+    Rank& rank = ranks_[r];
+    Active& active = rank.window[slot];
+    const Step& s = active.step;
+    const Time command = command_;
+    const Time start = rank.processor.serve(now_, command) + command;
+    ++usage_.commands;
+    switch (s.kind) {
+      case StepKind::kSend:
+      case StepKind::kCredit:
+        active.duration = from_bytes(wire_bytes(s.bytes), profile_.link_gbps / 8);
+        active.begin = rank.tx[s.lane % profile_.links].serve(start, active.duration);
+        break;
+      case StepKind::kRecvCopy:
+      case StepKind::kCopy:
+        active.duration = from_bytes(s.bytes, profile_.copy_GBps);
+        active.begin = rank.copy.serve(start, active.duration);
+        break;
+      case StepKind::kRecvReduce:
+      case StepKind::kReduce:
+        active.duration = from_bytes(s.bytes, profile_.reduce_GBps);
+        active.begin = rank.reduce.serve(start, active.duration);
+        break;
+      case StepKind::kEnd:
+        end_ = std::max(end_, start);
+        return at(start, What::kComplete, r, slot);
+    }
+    // Waiting for the command processor is no more than its own time: not worth an event.
+    if (active.begin > start) {
+      at(active.begin, What::kBegin, r, slot);
+    } else {
+      begin(r, slot);
+    }
+  }
+
+  void begin(std::uint32_t r, std::uint32_t slot) {
+    Rank& rank = ranks_[r];
+    Active& active = rank.window[slot];
+    const Step& s = active.step;
+    const auto memory = [&](std::uint64_t bytes) {
+      const Time duration = from_bytes(bytes, profile_.hbm_GBps);
+      return bytes ? rank.hbm.serve(active.begin, duration) + duration : active.begin;
+    };
+    switch (s.kind) {
+      case StepKind::kSend:
+      case StepKind::kCredit:
+        ++usage_.rdma_ops;
+        usage_.rdma_bytes += s.bytes;
+        usage_.hbm_read_bytes += s.bytes;
+        usage_.wire_bytes += wire_bytes(s.bytes);
+        active.read = memory(s.bytes);
+        at(active.begin + wire_, What::kHead, r, slot);
+        break;
+      case StepKind::kRecvCopy:
+      case StepKind::kCopy:
+        if (s.bytes) ++usage_.copy_ops;
+        usage_.copy_bytes += s.bytes;
+        usage_.hbm_read_bytes += s.bytes;
+        usage_.hbm_write_bytes += s.bytes;
+        at(std::max(active.begin + active.duration, memory(2 * s.bytes)) + (s.bytes ? from_ns(profile_.copy_ns) : 0),
+           What::kComplete, r, slot);
+        break;
+      case StepKind::kRecvReduce:
+      case StepKind::kReduce:
+        ++usage_.reduce_ops;
+        usage_.reduce_bytes += s.bytes;
+        usage_.hbm_read_bytes += 2 * s.bytes;
+        usage_.hbm_write_bytes += s.bytes;
+        at(std::max(active.begin + active.duration, memory(3 * s.bytes)) + from_ns(profile_.reduce_ns), What::kComplete,
+           r, slot);
+        break;
+      case StepKind::kEnd:
+        break;
+    }
+  }
+
+  // The first bit of a message has come to the peer's link.
+  void head(std::uint32_t r, std::uint32_t slot) {
+    const Active& active = ranks_[r].window[slot];
+    const Step& s = active.step;
+    Rank& peer = ranks_[s.peer];
+    const Time in = peer.rx[s.lane % profile_.links].serve(now_, active.duration);
+    Time arrived = std::max(in + active.duration, active.read + wire_);
+    if (s.bytes) {
+      const Time hbm = from_bytes(s.bytes, profile_.hbm_GBps);
+      usage_.hbm_write_bytes += s.bytes;
+      arrived = std::max(arrived, peer.hbm.serve(now_, hbm) + hbm);
+    }
+    at(arrived, What::kArrive, r, slot);
+  }
+
+  void handle(const Event& event) {
+    if (event.what == What::kBegin) return begin(event.rank, event.slot);
+    if (event.what == What::kHead) return head(event.rank, event.slot);
+    Rank& rank = ranks_[event.rank];
+    const Step& active = rank.window[event.slot].step;
+    const StepKind kind = active.kind;
+    const std::uint32_t peer = active.peer, lane = active.lane, local = active.local;
+    const std::uint64_t seq = active.seq;
+    if (event.what == What::kArrive) {
+      // The acknowledgement comes back behind nothing; then the command is complete.
+      at(now_ + wire_, What::kComplete, event.rank, event.slot);
+      raise(peer, kind == StepKind::kSend ? EventKind::kArrival : EventKind::kCredit, event.rank, lane, seq);
+      return;
+    }
+    rank.free.push_back(event.slot);
+    switch (kind) {
+      case StepKind::kSend:
+        raise(event.rank, EventKind::kSent, peer, lane, seq);
+        break;
+      case StepKind::kRecvCopy:
+      case StepKind::kRecvReduce:
+        raise(event.rank, EventKind::kDone, peer, lane, seq);
+        break;
+      case StepKind::kCredit:
+        break;
+      case StepKind::kCopy:
+      case StepKind::kReduce:
+        if (local < kLocalObjects) raise(event.rank, EventKind::kLocal, local, 0, 0);
+        break;
+      case StepKind::kEnd:
+        rank.ending = false;
+        break;
+    }
+    fetch(event.rank, now_);
+  }
+
+  const Source& source_;
+  const Shape& shape_;
+  const Request& request_;
+  const Profile& profile_;
+  const Time command_, wire_;
+  std::uint32_t slice_ = 0;
+  std::vector<Rank> ranks_;
+  std::vector<Counter> counters_;
+  std::priority_queue<Event> events_;
+  std::uint64_t order_ = 0, steps_ = 0;
+  Time now_ = 0, end_ = 0;
+  Usage usage_;
+};
+
+}  // namespace
+
+Result replay(const Source& source, const Request& request, const Profile& profile) {
+  return Replay(source, request, profile).run();
+}
+
+}  // namespace weft::ccl::model
