@@ -71,6 +71,7 @@ struct WeftPCIState {
     char *fabric;
     char *name;
     char *options;
+    bool trace;
     GHashTable *option; /* of the model: name -> value, both owned */
 
     void *library;
@@ -154,13 +155,16 @@ static void weft_irq(void *opaque, uint32_t vector)
 
 static int weft_log_wanted(void *opaque, enum weft_abi_log_level level)
 {
+    WeftPCIState *s = opaque;
+
     switch (level) {
     case WEFT_ABI_LOG_ERROR:
         return true;
     case WEFT_ABI_LOG_WARNING:
+    case WEFT_ABI_LOG_INFO:
         return qemu_loglevel_mask(LOG_GUEST_ERROR);
     default:
-        return qemu_loglevel_mask(LOG_TRACE);
+        return s->trace;
     }
 }
 
@@ -425,8 +429,8 @@ static bool weft_init_ram_bar(WeftPCIState *s, unsigned index, Error **errp)
         close(fd);
         return false;
     }
-    ret = weft_engine_attach_ram(s->engine, index, memory_region_get_ram_ptr(mr),
-                                 size, fd);
+    ret = weft_engine_attach_ram(s->engine, index,
+                                 memory_region_get_ram_ptr(mr), size, fd);
     if (ret < 0) {
         error_setg_errno(errp, -ret, "the model refused the memory of BAR%u",
                          index);
@@ -659,6 +663,7 @@ static const Property weft_properties[] = {
     DEFINE_PROP_STRING("fabric", WeftPCIState, fabric),
     DEFINE_PROP_STRING("name", WeftPCIState, name),
     DEFINE_PROP_STRING("options", WeftPCIState, options),
+    DEFINE_PROP_BOOL("trace", WeftPCIState, trace, false),
 };
 
 static const Property weft_path_properties[] = {
@@ -697,6 +702,8 @@ static void weft_pci_class_init(ObjectClass *oc, WeftClassData *data)
         "Name on the fabric: link i is NAMEpi (default: serial, then id)");
     object_class_property_set_description(oc, "options",
         "More options of the model: key=value;key=value");
+    object_class_property_set_description(oc, "trace",
+        "Every event of the model to the log (-D FILE, else stderr)");
     object_class_property_add_str(oc, "inject", NULL, weft_inject_set);
     object_class_property_set_description(oc, "inject",
         "Plant a fault while running: name and numbers");
