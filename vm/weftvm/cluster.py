@@ -318,9 +318,11 @@ class Cluster:
                 out += ["-device", f"pcie-root-port,id={bus},bus=pcie.0,chassis={1 + d},slot={1 + d}"]
             else:
                 bus = "pcie.0"
-            device = f"weft,bus={bus},hbm={self.hbm},ports={self.ports},fabric={self.rundir}/weft.sock,serial=n@d{d}"
             if self.model:
-                device += f",model={Path(self.model).resolve()}"
+                device = f"weft-model,path={Path(self.model).resolve()},bus={bus},name=n@d{d}"
+            else:
+                device = f"weft,bus={bus},hbm={self.hbm},ports={self.ports},serial=n@d{d}"
+            device += f",fabric={self.rundir}/weft.sock"
             if self.device_opts:
                 device += "," + self.device_opts
             out += ["-device", device]
@@ -336,7 +338,8 @@ class Cluster:
         (node.commands_dir / "profile").write_text(
             "".join(f"export {k}={shlex.quote(v)}\n" for k, v in self.environment(rank).items()))
         kvm = self.accel == "kvm"
-        virtio = ",disable-legacy=on,iommu_platform=on" if self.viommu else ""
+        # Only what is under test sits behind the IOMMU: virtio devices keep guest-physical addresses (9p hangs otherwise).
+        virtio = ",disable-legacy=on" if self.viommu else ""
         append = [CMDLINE, f"weft.node={rank}"]
         if not kvm:
             append.append(CLOCK_TCG)
@@ -357,7 +360,7 @@ class Cluster:
             argv += ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap" + (",readonly=on" if readonly else ""),
                      "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}{virtio}"]
         argv += self._netdev(rank, virtio)
-        argv += [o.replace("serial=n@", f"serial=n{rank}") for o in self._pci()]
+        argv += [o.replace("=n@", f"=n{rank}") for o in self._pci()]
         argv += self.qemu_opts
         node.start(argv, preload=self._preload, interactive=bool(quoted["interactive"]),
                    allow=self.allow, virtio=virtio)
