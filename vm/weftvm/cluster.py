@@ -247,7 +247,7 @@ class Cluster:
         for m in modules:
             if not m.is_file():
                 raise ValueError(f"no such module: {m}")
-            shutil.copy(m, weft / "modules" / m.name)
+            subprocess.run(["strip", "--strip-debug", "-o", str(weft / "modules" / m.name), str(m)], check=True)
             self._insmod.append(f"/share/.weft/modules/{m.name}")
             self._modprobe += [d for d in modprobe_deps(m) if d not in ours and d not in self._modprobe]
         self._firmware = str(paths.FIRMWARE) if paths.FIRMWARE.exists() and self.driver else ""
