@@ -69,11 +69,12 @@ void integers(weft_dtype type) {
   for (int op = 0; op < WEFT_REDOPS; ++op) {
     ASSERT_TRUE(reduce(type, static_cast<std::uint8_t>(op), 0, out.data(), a.data(), b.data(), a.size()));
     for (std::size_t i = 0; i < a.size(); ++i) {
-      const __int128 x = a[i], y = b[i];
-      const __int128 wide = op == WEFT_PROD  ? x * y
-                            : op == WEFT_MAX ? (x > y ? x : y)
-                            : op == WEFT_MIN ? (x < y ? x : y)
-                                             : x + y;
+      // Modulo 2^128, and so modulo any narrower power.
+      const auto x = static_cast<unsigned __int128>(a[i]), y = static_cast<unsigned __int128>(b[i]);
+      const unsigned __int128 wide = op == WEFT_PROD  ? x * y
+                                     : op == WEFT_MAX ? (a[i] > b[i] ? x : y)
+                                     : op == WEFT_MIN ? (a[i] < b[i] ? x : y)
+                                                      : x + y;
       ASSERT_EQ(out[i], static_cast<T>(wide)) << "type " << type << " op " << op;
     }
   }
@@ -96,6 +97,10 @@ TEST(NullReduce, AverageDividesOnce) {
   EXPECT_EQ(out[1], 5);
   ASSERT_TRUE(reduce(WEFT_F32, WEFT_AVG, 0, out, a, b, 2));
   EXPECT_EQ(out[0], 6);
+  const std::int8_t i8[] = {-100, 50};
+  std::int8_t mean[2];
+  ASSERT_TRUE(reduce(WEFT_I8, WEFT_AVG, 256, mean, i8, i8 + 1, 1)) << "a divisor that int8_t does not hold";
+  EXPECT_EQ(mean[0], 0);
   EXPECT_FALSE(reduce(WEFT_F32, WEFT_REDOPS, 0, out, a, b, 2));
   EXPECT_FALSE(reduce(WEFT_F8E4M3, WEFT_SUM, 0, out, a, b, 2));
 }

@@ -76,7 +76,11 @@ T apply(std::uint8_t op, T a, T b, std::uint32_t divisor) {
       return a < b ? a : b;
     default: {
       const T sum = static_cast<T>(static_cast<Sum>(a) + static_cast<Sum>(b));
-      return op == WEFT_AVG && divisor != 0 ? static_cast<T>(sum / static_cast<T>(divisor)) : sum;
+      if (op != WEFT_AVG || divisor == 0) return sum;
+      // A divisor may be more than a narrow integer holds.
+      using Quotient = std::conditional_t<std::is_floating_point_v<T>, T,
+                                          std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+      return static_cast<T>(static_cast<Quotient>(sum) / static_cast<Quotient>(divisor));
     }
   }
 }
