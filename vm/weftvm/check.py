@@ -128,10 +128,11 @@ class _Collect(unittest.TestResult):
         super().stopTest(test)
 
     def _name(self, test):
-        return f"{self.module}." + re.sub(r"^.*?(\w+\.\w+)$", r"\1", test.id())
+        return f"{self.module}." + test.id().removeprefix(self.module + ".").removesuffix(f" ({self.module})")
 
     def _add(self, test, verdict, text=""):
-        self.tally.add("vm", self._name(test), time.monotonic() - getattr(self, "start", time.monotonic()), verdict, text)
+        now = time.monotonic()
+        self.tally.add("vm", self._name(test), now - getattr(self, "start", now), verdict, text)
 
     def addSuccess(self, test):
         self._add(test, "passed")
