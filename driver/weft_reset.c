@@ -11,12 +11,16 @@
 #define WEFT_RECOVERIES 3
 #define WEFT_RECOVERY_REST (60 * HZ)
 
-/* Whoever waits for the device learns that it is not there; whoever comes is refused. */
+/*
+ * Whoever waits for the device learns that it is not there; whoever comes is refused. Mappings go before users are told,
+ * and fault in nothing any more.
+ */
 static void weft_end_epoch(struct weft_device *wdev, enum weft_life life)
 {
 	WRITE_ONCE(wdev->life, life);
 	atomic64_inc(&wdev->epoch);
 	weft_mbox_close(wdev);
+	unmap_mapping_range(wdev->drm.anon_inode->i_mapping, 0, 0, 1);
 	weft_wake_all(wdev);
 }
 
@@ -25,9 +29,8 @@ static void weft_stop(struct weft_device *wdev, enum weft_life life)
 {
 	weft_end_epoch(wdev, life);
 	down_write(&wdev->reset_sem);
-	/* A recovery may have ended in between. */
+	/* A recovery may have ended in between, and a page fault that began before the epoch's end has ended by now. */
 	weft_end_epoch(wdev, life);
-	unmap_mapping_range(wdev->drm.anon_inode->i_mapping, 0, 0, 1);
 	weft_irq_enable(wdev, false);
 	weft_fw_reset(wdev);
 }
