@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// Devices, communicators and buffers of this process, and the measurement of one row.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "launch.hpp"
+#include "options.hpp"
+#include "report.hpp"
+#include "weft/weft.h"
+
+namespace weft::perf {
+
+// SIGINT or SIGTERM came: the run ends in good order.
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted() : std::runtime_error("interrupted") {}
+};
+bool interrupted();
+void catch_signals();
+
+class Bench {
+ public:
+  Bench(const Options& options, const Launch& launch);  // throws std::runtime_error
+  ~Bench();
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  std::uint32_t ranks() const { return ranks_; }
+  bool reports() const { return launch_.rank == 0; }
+  std::vector<std::string> paths() const;
+  std::string path() const;
+  // Fills all of `row` but modelled_us; `row` names bytes, type, op and in_place. All ranks call it.
+  void measure(Row& row);
+  // Ends the communicators in good order; throws when that fails.
+  void finish();
+  std::uint64_t event_hash() const;
+
+ private:
+  struct Local {
+    weft_device* device = nullptr;
+    wcclComm_t comm = nullptr;
+    weft_mem* send = nullptr;
+    weft_mem* receive = nullptr;
+    weft_mem* control = nullptr;
+    std::uint32_t rank = 0;
+  };
+  struct Counts {
+    std::uint64_t host_payload = 0, doorbells = 0, cpu_copies = 0;
+    std::uint64_t bytes[wcclNumPaths] = {};
+  };
+
+  void clean();
+  void start_simulator();
+  void open_devices();
+  void connect();
+  void fill(const Local& local, const Pattern& pattern, weft_mem* mem, std::uint64_t bytes);
+  void enqueue(const Row& row);
+  void wait();
+  void barrier();
+  Counts counts() const;
+  // Sums over all processes.
+  std::vector<double> sum(const std::vector<double>& values);
+  std::uint64_t sum(std::uint64_t value);
+  void check(wcclResult_t result, const Local& local, const char* what) const;
+  void progress(const Row& row, std::uint32_t iteration);
+
+  const Options& options_;
+  const Launch launch_;
+  std::uint32_t ranks_ = 0;
+  std::uint64_t buffer_bytes_ = 0;
+  bool simulator_ = false, connected_ = false;
+  std::vector<Local> locals_;
+  std::vector<std::byte> chunk_;
+  std::chrono::steady_clock::time_point said_;
+};
+
+}  // namespace weft::perf
