@@ -189,9 +189,10 @@ void check(weft_dtype dtype, weft_redop op, std::uint32_t divisor, Reference ref
 template <class T>
 void check_integer(weft_dtype dtype) {
   using Wide = __int128;
+  using Unsigned = unsigned __int128;  // products of 64-bit values do not fit the signed one
   const auto wrap = [](Wide value) { return static_cast<T>(static_cast<unsigned __int128>(value)); };
   check<T>(dtype, WEFT_SUM, 0, [&](T x, T y) { return wrap(Wide{x} + y); });
-  check<T>(dtype, WEFT_PROD, 0, [&](T x, T y) { return wrap(Wide{x} * y); });
+  check<T>(dtype, WEFT_PROD, 0, [&](T x, T y) { return wrap(static_cast<Wide>(Unsigned(x) * Unsigned(y))); });
   check<T>(dtype, WEFT_MAX, 0, [&](T x, T y) { return std::max(x, y); });
   check<T>(dtype, WEFT_MIN, 0, [&](T x, T y) { return std::min(x, y); });
   check<T>(dtype, WEFT_AVG, 0, [&](T x, T y) { return wrap(Wide{x} + y); });
