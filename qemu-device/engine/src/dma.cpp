@@ -40,6 +40,15 @@ bool Dma::reachable(std::uint64_t iova, std::size_t bytes, weft_abi_dir dir) {
   return true;
 }
 
+int Dma::target(std::uint64_t iova) {
+  std::size_t bytes = 1;
+  weft_engine_target target;
+  void* pointer = map_piece(iova, bytes, WEFT_ABI_FROM_GUEST, target);
+  if (pointer == nullptr) return -EFAULT;
+  host_.dma_unmap(host_.opaque, pointer, bytes, WEFT_ABI_FROM_GUEST, 0);
+  return target == WEFT_ENGINE_DEVICE_MEMORY ? WEFT_ABI_TARGET_DEVICE : WEFT_ABI_TARGET_RAM;
+}
+
 int Dma::read(std::uint64_t iova, void* buffer, std::size_t bytes, weft_abi_dma_class what) {
   auto* out = static_cast<std::byte*>(buffer);
   while (bytes > 0) {

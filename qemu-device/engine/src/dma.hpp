@@ -20,6 +20,9 @@ class Dma {
   void* map(std::uint64_t iova, std::size_t& bytes, weft_abi_dir dir);
   void unmap(void* pointer, std::size_t bytes, weft_abi_dir dir, std::size_t done, weft_abi_dma_class what);
 
+  // enum weft_abi_target, or -EFAULT. Counts nothing.
+  int target(std::uint64_t iova);
+
   // Give back what the model kept beyond its call; returns how many.
   std::size_t unmap_leaked();
 

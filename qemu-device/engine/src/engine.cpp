@@ -178,6 +178,7 @@ void Engine::fill_abi_host() {
   abi_.log = [](void* o, weft_abi_log_level level, const char* event, const uint64_t* value, uint32_t values) {
     static_cast<Engine*>(o)->log_.event(level, event, std::span(value, value != nullptr ? values : 0));
   };
+  abi_.dma_target = [](void* o, uint64_t iova) { return static_cast<Engine*>(o)->dma_.target(iova); };
 }
 
 int Engine::attach_ram(std::uint32_t bar, void* base, std::uint64_t bytes, int fd) {

@@ -87,6 +87,12 @@ struct weft_abi_dma_counters {
 	uint64_t errors; /* accesses refused: not direct memory, or no memory */
 };
 
+/** Whose memory a bus address is. */
+enum weft_abi_target {
+	WEFT_ABI_TARGET_RAM = 0,
+	WEFT_ABI_TARGET_DEVICE = 1, /* another device's, or its own, through the bus */
+};
+
 struct weft_abi_segment {
 	const void *base;
 	size_t length;
@@ -142,6 +148,9 @@ struct weft_abi_host {
 
 	/** One event for the log: a name from a fixed set and numbers. */
 	void (*log)(void *opaque, enum weft_abi_log_level level, const char *event, const uint64_t *value, uint32_t values);
+
+	/** Whose memory is at `iova` (enum weft_abi_target)? -EFAULT: nobody's. Added later: NULL or absent in older hosts. */
+	int (*dma_target)(void *opaque, uint64_t iova);
 };
 
 enum weft_abi_reset {

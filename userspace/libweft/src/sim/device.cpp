@@ -219,6 +219,7 @@ Device::Device(World& world, std::uint32_t number, const weft_abi_model& model, 
       .link_pause = Callbacks::link_pause,
       .ram_discard = Callbacks::ram_discard,
       .log = Callbacks::log,
+      .dma_target = nullptr,  // no model in the simulator asks
   };
   std::vector<weft_abi_option> pairs;
   for (const auto& [key, value] : options) pairs.push_back({key.c_str(), value.c_str()});
