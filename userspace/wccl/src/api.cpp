@@ -18,7 +18,7 @@ using weft::ccl::Communicator;
 using weft::ccl::Failure;
 
 struct wcclComm {
-  std::unique_ptr<Communicator> impl;
+  std::shared_ptr<Communicator> impl;
   std::string text;  // what wcclGetLastError returns
 };
 
@@ -152,7 +152,7 @@ Communicator::Options options_from(const wcclConfig_t* config) {
   return options;
 }
 
-void hand_out(wcclComm_t* out, std::unique_ptr<Communicator> impl) {
+void hand_out(wcclComm_t* out, std::shared_ptr<Communicator> impl) {
   auto comm = std::make_unique<wcclComm>();
   comm->impl = std::move(impl);
   Registry::instance().add(comm.get());
@@ -280,11 +280,7 @@ wcclResult_t wcclCommFinalize(wcclComm_t comm) {
 wcclResult_t wcclCommDestroy(wcclComm_t comm) {
   const wcclResult_t result = wcclCommFinalize(comm);
   if (!comm || !Registry::instance().has(comm)) return result;
-  if (result != wcclSuccess) {
-    const std::string text = last_error;
-    comm->impl->abort();
-    last_error = text;
-  }
+  comm->impl->shut_down();
   Registry::instance().remove(comm);
   delete comm;
   return result;
@@ -292,7 +288,7 @@ wcclResult_t wcclCommDestroy(wcclComm_t comm) {
 
 wcclResult_t wcclCommAbort(wcclComm_t comm) {
   if (!comm || !Registry::instance().has(comm)) return set_error(wcclInvalidArgument, "not a communicator");
-  comm->impl->abort();
+  comm->impl->shut_down();
   Registry::instance().remove(comm);
   delete comm;
   return wcclSuccess;

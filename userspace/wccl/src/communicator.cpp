@@ -137,8 +137,13 @@ struct Communicator::Hello {
   char no_staged[192] = {};
 };
 
-Communicator::Communicator(const Options& options, std::uint32_t rank, std::uint32_t ranks)
-    : options_(options), rank_(rank), ranks_(ranks) {
+Communicator::Communicator(const Options& options, std::uint32_t rank, std::uint32_t ranks,
+                           std::shared_ptr<LocalGroup> group)
+    : options_(options),
+      rank_(rank),
+      ranks_(ranks),
+      group_(std::move(group)),
+      mutex_(group_ ? group_->mutex : own_mutex_) {
   struct weft_device_info info {};
   info.size = sizeof info;
   if (weft_device_info(options_.device, &info) != 0) throw device_failure("rank " + std::to_string(rank));
@@ -149,10 +154,6 @@ Communicator::Communicator(const Options& options, std::uint32_t rank, std::uint
 }
 
 Communicator::~Communicator() {
-  if (group_) {
-    const std::lock_guard lock(group_->mutex);
-    group_->members[rank_] = nullptr;
-  }
   executor_.reset();
   scratch_.reset();
   if (owns_device_) weft_device_close(options_.device);
@@ -313,9 +314,9 @@ void Communicator::accept_offers(std::uint32_t peer, const Bytes& offers) {
   }
 }
 
-std::unique_ptr<Communicator> Communicator::join(const Options& options, std::uint32_t rank, std::uint32_t ranks,
+std::shared_ptr<Communicator> Communicator::join(const Options& options, std::uint32_t rank, std::uint32_t ranks,
                                                  std::unique_ptr<Rendezvous> rendezvous) {
-  std::unique_ptr<Communicator> comm(new Communicator(options, rank, ranks));
+  std::shared_ptr<Communicator> comm(new Communicator(options, rank, ranks, nullptr));
   comm->rendezvous_ = std::move(rendezvous);
   const Clock::time_point deadline = Clock::now() + options.settings.timeout;
   Rendezvous& meet = *comm->rendezvous_;
@@ -344,16 +345,15 @@ std::unique_ptr<Communicator> Communicator::join(const Options& options, std::ui
   return comm;
 }
 
-std::vector<std::unique_ptr<Communicator>> Communicator::make_all(const std::vector<Options>& options) {
+std::vector<std::shared_ptr<Communicator>> Communicator::make_all(const std::vector<Options>& options) {
   const auto ranks = static_cast<std::uint32_t>(options.size());
   const auto group = std::make_shared<LocalGroup>();
   group->members.resize(ranks);
-  std::vector<std::unique_ptr<Communicator>> comms;
+  std::vector<std::shared_ptr<Communicator>> comms;
   std::vector<Bytes> hellos;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    comms.emplace_back(new Communicator(options[rank], rank, ranks));
-    comms[rank]->group_ = group;
-    group->members[rank] = comms[rank].get();
+    comms.emplace_back(new Communicator(options[rank], rank, ranks, group));
+    group->members[rank] = comms[rank];
     hellos.push_back(comms[rank]->hello());
   }
   std::vector<std::vector<std::uint64_t>> keys;
@@ -392,12 +392,12 @@ void Communicator::ensure(const Source& source) {
   }
   if (missing.empty()) return;
   if (group_) {
-    const std::lock_guard lock(group_->mutex);
     for (const std::uint64_t key : missing) {
       const auto peer = static_cast<std::uint32_t>(key >> 32);
-      Communicator* other = group_->members[peer];
-      if (!other)
+      const auto other = group_->members[peer].lock();
+      if (!other || !other->executor_) {
         throw Failure(wcclInvalidUsage, "rank " + std::to_string(peer) + " has ended", static_cast<int>(peer));
+      }
       const std::uint64_t back = flow_key(rank_, static_cast<std::uint32_t>(key));
       const Bytes mine = make_offers({key}), theirs = other->make_offers({back});
       accept_offers(peer, theirs);
@@ -429,19 +429,19 @@ Operand Communicator::memory(weft_va address, std::uint64_t bytes, const char* w
 }
 
 void Communicator::check_usable() {
-  if (finalized_) throw Failure(wcclInvalidUsage, "the communicator is finalized");
+  if (finalized_ || !executor_) throw Failure(wcclInvalidUsage, "the communicator is finalized");
   poll_rendezvous();
   if (failed_ != wcclSuccess) throw_failure();
 }
 
-void Communicator::execute(Work& work) {
+void Communicator::execute(Work& work, Lock& lock) {
   work.rank = rank_;
   for (;;) {
     switch (executor_->submit(work)) {
       case OnchipExecutor::Submit::kDone:
         return;
       case OnchipExecutor::Submit::kNoRoom:
-        wait_for(executor_->completed() + 1);
+        wait_for(executor_->completed() + 1, lock);
         break;
       case OnchipExecutor::Submit::kFailed: {
         weft_failure failure{};
@@ -456,7 +456,7 @@ void Communicator::execute(Work& work) {
 }
 
 void Communicator::all_reduce(weft_va send, weft_va receive, std::uint64_t count, wcclDataType_t type, wcclRedOp_t op) {
-  const std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   check_usable();
   const std::uint32_t element = type_bytes(type);
   if (!element) throw Failure(wcclInvalidArgument, "unknown data type " + std::to_string(type));
@@ -486,7 +486,7 @@ void Communicator::all_reduce(weft_va send, weft_va receive, std::uint64_t count
   if (shape.scratch_chunks) {
     const std::uint64_t need = PartLayout::scratch_bytes(shape, count, element);
     if (!scratch_ || weft_mem_bytes(scratch_.get()) < need) {
-      wait_for(executor_->submitted());
+      wait_for(executor_->submitted(), lock);
       scratch_.reset();
       weft_mem* mem = nullptr;
       if (weft_mem_alloc(options_.device, need, 0, &mem) != 0)
@@ -507,11 +507,11 @@ void Communicator::all_reduce(weft_va send, weft_va receive, std::uint64_t count
     return Operand{base.va + place.offset, base.key};
   };
   work.name = "all-reduce " + std::to_string(++collectives_);
-  execute(work);
+  execute(work, lock);
 }
 
 void Communicator::barrier() {
-  const std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   check_usable();
   ensure(*barrier_);
   const PartLayout layout(barrier_->shape(), rank_, 0, 1, false, slot_bytes_);
@@ -520,11 +520,11 @@ void Communicator::barrier() {
   work.layout = &layout;
   work.resolve = [](const Place&) { return Operand{}; };
   work.name = "barrier " + std::to_string(++barriers_);
-  execute(work);
+  execute(work, lock);
 }
 
 void Communicator::point_to_point(const std::vector<PointToPoint>& ops) {
-  const std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   check_usable();
   std::vector<PointToPoint> real;
   for (const PointToPoint& op : ops) {
@@ -542,7 +542,7 @@ void Communicator::point_to_point(const std::vector<PointToPoint>& ops) {
   work.layout = &source;
   work.resolve = [this](const Place& place) { return memory(place.offset, place.bytes, "buffer"); };
   work.name = "send/receive group " + std::to_string(++groups_);
-  execute(work);
+  execute(work, lock);
 }
 
 void Communicator::fail(const Note& note, wcclResult_t result) {
@@ -557,13 +557,7 @@ void Communicator::throw_failure() { throw Failure(failed_, failure_text_); }
 // True when somebody else's failure has become ours.
 bool Communicator::poll_rendezvous() {
   if (failed_ != wcclSuccess) return true;
-  std::optional<Note> note;
-  if (group_) {
-    const std::lock_guard lock(group_->mutex);
-    note = group_->note;
-  } else if (rendezvous_) {
-    note = rendezvous_->poll();
-  }
+  const std::optional<Note> note = group_ ? group_->note : rendezvous_ ? rendezvous_->poll() : std::nullopt;
   if (!note) return false;
   fail(*note, wcclRemoteError);
   return true;
@@ -594,15 +588,19 @@ void Communicator::look_for_failure(int wait_error, const weft_failure& failure)
         "the device of rank " + std::to_string(rank_) + " failed: " + (text ? text : std::strerror(-wait_error));
   }
   fail(note, result);
+  tell(note);
+}
+
+void Communicator::tell(const Note& note) noexcept {
   if (group_) {
-    const std::lock_guard lock(group_->mutex);
     if (!group_->note) group_->note = note;
   } else if (rendezvous_) {
     rendezvous_->report(note);
   }
 }
 
-void Communicator::wait_for(std::uint64_t ticket) {
+void Communicator::wait_for(std::uint64_t ticket, Lock& lock) {
+  // The executor stays while somebody waits, also without the lock.
   struct Counted {
     std::atomic<int>& n;
     explicit Counted(std::atomic<int>& counter) : n(counter) { ++n; }
@@ -613,21 +611,20 @@ void Communicator::wait_for(std::uint64_t ticket) {
   std::uint64_t progress = 0;
   while (!executor_->complete(ticket)) {
     if (aborted_) throw Failure(wcclRemoteError, "aborted");
-    {
-      const std::lock_guard lock(mutex_);
-      if (poll_rendezvous()) throw_failure();
-    }
+    if (poll_rendezvous()) throw_failure();
     weft_failure failure{};
     const weft_wait_item item = executor_->wait_item(ticket);
+    lock.unlock();
     const int error = weft_sync_wait(options_.device, &item, 1, std::min(kWaitPiece, limit), nullptr, &failure);
+    // Something else in this context may have failed, for instance another communicator: that makes the wait return at
+    // once.
+    if (error == -EIO) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
     if (error == 0) return;
     if (error == -EINTR) throw Failure(wcclSystemError, "interrupted by a signal");
-    const std::lock_guard lock(mutex_);
     if (error != -ETIME) {
       look_for_failure(error, failure);
       if (failed_ != wcclSuccess) throw_failure();
-      // Something else in this context failed, for instance another communicator: that makes the wait return at once.
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
       silent += 1'000'000;
     } else {
       silent += std::min(kWaitPiece, limit);
@@ -640,30 +637,21 @@ void Communicator::wait_for(std::uint64_t ticket) {
     const Note note = blame ? Note{blame->peer, blame->text + " within " + std::to_string(limit / 1'000'000'000) + " s"}
                             : Note{rank_, executor_->oldest_work() + " does not end on rank " + std::to_string(rank_)};
     fail(note, wcclTimeout);
-    if (group_) {
-      const std::lock_guard group_lock(group_->mutex);
-      if (!group_->note) group_->note = note;
-    } else if (rendezvous_) {
-      rendezvous_->report(note);
-    }
+    tell(note);
     throw_failure();
   }
 }
 
 void Communicator::wait() {
-  std::uint64_t ticket = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (failed_ != wcclSuccess) throw_failure();
-    ticket = executor_->submitted();
-  }
-  wait_for(ticket);
+  Lock lock(mutex_);
+  if (failed_ != wcclSuccess) throw_failure();
+  if (executor_) wait_for(executor_->submitted(), lock);
 }
 
 wcclResult_t Communicator::async_error() {
   const std::lock_guard lock(mutex_);
   if (poll_rendezvous()) return failed_;
-  if (executor_->complete(executor_->submitted())) return wcclSuccess;
+  if (!executor_ || executor_->complete(executor_->submitted())) return wcclSuccess;
   weft_failure failure{};
   const weft_wait_item item = executor_->wait_item(executor_->submitted());
   const int error = weft_sync_wait(options_.device, &item, 1, 0, nullptr, &failure);
@@ -677,22 +665,37 @@ std::string Communicator::last_error() const {
   return failure_text_;
 }
 
+// Waits until the peers have acknowledged the last credits, which no collective waits for: work without ops ends behind
+// them.
+void Communicator::flush(Lock& lock) {
+  if (!executor_ || failed_ != wcclSuccess) return;
+  if (flushed_ != executor_->submitted()) {
+    const GroupSource nothing({}, rank_, ranks_);
+    Work work;
+    work.source = &nothing;
+    work.layout = &nothing;
+    work.name = "end";
+    execute(work, lock);
+    flushed_ = executor_->submitted();
+  }
+  wait_for(flushed_, lock);
+}
+
 void Communicator::finalize() {
-  const std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (finalized_) return;
   if (failed_ != wcclSuccess) throw_failure();
-  // Our last credits must have been acknowledged before the peers' channels go: work without ops ends behind them.
-  const GroupSource nothing({}, rank_, ranks_);
-  Work work;
-  work.source = &nothing;
-  work.layout = &nothing;
-  work.name = "end";
-  execute(work);
-  wait();
+  flush(lock);
+  // Our channels must not go before everybody's last message is acknowledged.
   if (group_) {
-    const std::lock_guard group_lock(group_->mutex);
-    for (Communicator* member : group_->members) {
-      if (member && member != this && member->failed_ == wcclSuccess) member->wait_for(member->submitted());
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+      const auto member = group_->members[rank].lock();
+      if (!member || rank == rank_) continue;
+      try {
+        member->flush(lock);
+      } catch (const Failure&) {
+        // It is that rank's to tell.
+      }
     }
   } else if (rendezvous_) {
     rendezvous_->all_gather({}, Clock::now() + options_.settings.timeout);
@@ -701,21 +704,15 @@ void Communicator::finalize() {
   finalized_ = true;
 }
 
-void Communicator::abort() noexcept {
+void Communicator::shut_down() noexcept {
   aborted_ = true;
-  const std::string text =
-      "rank " + std::to_string(rank_) + " aborted" + (failure_text_.empty() ? std::string() : ": " + failure_text_);
   while (waiters_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!finalized_) {
-    if (group_) {
-      const std::lock_guard group_lock(group_->mutex);
-      if (!group_->note) group_->note = Note{rank_, text};
-    } else if (rendezvous_) {
-      rendezvous_->report({rank_, text});
-      rendezvous_->leave();
-    }
+    tell({rank_, "rank " + std::to_string(rank_) + " aborted" + (failure_text_.empty() ? "" : ": " + failure_text_)});
+    if (rendezvous_) rendezvous_->leave();
   }
+  finalized_ = true;
   executor_.reset();
 }
 
@@ -726,6 +723,7 @@ PathChoice Communicator::path(std::uint32_t peer) const {
 
 void Communicator::stats(wcclStats_t& out) const {
   const std::lock_guard lock(mutex_);
+  if (!executor_) return;
   const OnchipExecutor::Totals& totals = executor_->totals();
   out.collectives = executor_->submitted();
   out.bytes[wcclPathOnchip] = totals.bytes;

@@ -22,11 +22,11 @@ namespace weft::ccl {
 
 class Communicator;
 
-// The communicators that wcclCommInitAll made together. They reach each other by pointer; nothing waits for another
-// rank at set-up.
+// The communicators that wcclCommInitAll made together. They reach each other by pointer, under one lock; nothing waits
+// for another rank at set-up.
 struct LocalGroup {
-  std::recursive_mutex mutex;
-  std::vector<Communicator*> members;  // by rank; nullptr: gone
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Communicator>> members;  // by rank
   std::optional<Note> note;
 };
 
@@ -47,10 +47,10 @@ class Communicator {
   };
 
   // Over a rendezvous: blocks until the communicator works on all ranks. Throws Failure.
-  static std::unique_ptr<Communicator> join(const Options& options, std::uint32_t rank, std::uint32_t ranks,
+  static std::shared_ptr<Communicator> join(const Options& options, std::uint32_t rank, std::uint32_t ranks,
                                             std::unique_ptr<Rendezvous> rendezvous);
   // All ranks of this process at once.
-  static std::vector<std::unique_ptr<Communicator>> make_all(const std::vector<Options>& options);
+  static std::vector<std::shared_ptr<Communicator>> make_all(const std::vector<Options>& options);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -69,21 +69,21 @@ class Communicator {
   // Waits for what was submitted before. Throws Failure: what the communicator failed with, or wcclSystemError on a
   // signal.
   void wait();
-  std::uint64_t submitted() const { return executor_ ? executor_->submitted() : 0; }
   // Without blocking: wcclSuccess, wcclInProgress or the failure.
   wcclResult_t async_error();
   std::string last_error() const;
 
   void finalize();
-  // Ends at once; other ranks are told. The object may be deleted afterwards.
-  void abort() noexcept;
+  // Frees what it holds on the device, whatever is under way; other ranks are told unless it was finalized.
+  void shut_down() noexcept;
 
   PathChoice path(std::uint32_t peer) const;
   void stats(wcclStats_t& out) const;
 
  private:
   struct Hello;
-  Communicator(const Options& options, std::uint32_t rank, std::uint32_t ranks);
+  using Lock = std::unique_lock<std::mutex>;
+  Communicator(const Options& options, std::uint32_t rank, std::uint32_t ranks, std::shared_ptr<LocalGroup> group);
 
   // Set-up in phases, so that one thread can take all ranks of a process through them.
   Bytes hello() const;
@@ -96,20 +96,23 @@ class Communicator {
   std::uint32_t slot_bytes_for(std::uint32_t peer) const;
   std::uint32_t port_of(std::uint32_t lane) const { return ports_up_[lane % ports_up_.size()]; }
   void ensure(const Source& source);
-  void execute(Work& work);
+  // Those that take the lock give it up while they wait.
+  void execute(Work& work, Lock& lock);
+  void flush(Lock& lock);
+  void wait_for(std::uint64_t ticket, Lock& lock);
+  void tell(const Note& note) noexcept;
   void check_usable();
   void fail(const Note& note, wcclResult_t result);
   [[noreturn]] void throw_failure();
   void look_for_failure(int wait_error, const weft_failure& failure);
-  void wait_for(std::uint64_t ticket);
   bool poll_rendezvous();
   Operand memory(weft_va address, std::uint64_t bytes, const char* what) const;
 
   const Options options_;
   const std::uint32_t rank_, ranks_;
   bool owns_device_ = false;
-  std::unique_ptr<Rendezvous> rendezvous_;  // or
-  std::shared_ptr<LocalGroup> group_;       // this
+  std::shared_ptr<LocalGroup> group_;       // or
+  std::unique_ptr<Rendezvous> rendezvous_;  // this
   PathChoice path_;
   std::vector<std::uint32_t> ports_up_;
   std::uint32_t lanes_ = 1, slots_ = 4, slot_bytes_ = 0, entries_ = 0;
@@ -118,10 +121,12 @@ class Communicator {
   MemPtr scratch_;
   std::uint64_t collectives_ = 0, groups_ = 0, barriers_ = 0;
 
-  mutable std::recursive_mutex mutex_;  // all below and all calls that change anything
+  mutable std::mutex own_mutex_;
+  std::mutex& mutex_;  // the group's or the own one: of all state but the constants of set-up
   wcclResult_t failed_ = wcclSuccess;
   std::string failure_text_;
   bool finalized_ = false;
+  std::uint64_t flushed_ = 0;  // ticket of the last work without ops
   std::atomic<bool> aborted_{false};
   std::atomic<int> waiters_{0};
 };
