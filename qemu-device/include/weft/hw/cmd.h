@@ -9,13 +9,14 @@
 
 enum weft_cmd_op {
 	WEFT_OP_NOP = 0, /* waits and signals only */
-	WEFT_OP_COPY = 1, /* 0 <- 1, length bytes */
+	WEFT_OP_COPY = 1, /* 0 <- 1, length bytes; overlap in the same memory is as memmove */
 	WEFT_OP_FILL = 2, /* 0 <- the 8-byte pattern addr[1] repeated, length bytes; length and address 8-aligned */
-	WEFT_OP_REDUCE = 3, /* 0 <- 1 (redop) 2, length elements of dtype; 0 may equal 1 or 2, never overlap in part */
+	/* 0 <- 1 (redop) 2, length elements of dtype, aligned to the element; 0 may equal 1 or 2, never overlap in part */
+	WEFT_OP_REDUCE = 3,
 	WEFT_OP_RDMA = 4, /* see enum weft_rdma_op */
 	WEFT_OP_FENCE = 5, /* starts when all earlier commands of the queue are complete; later ones wait for it */
-	WEFT_OP_TIMESTAMP = 6, /* 0 <- the device clock, 8 bytes, ns */
-	WEFT_OP_SIGNAL = 7, /* adds addr[0] (64 bits) to sync object signal_id */
+	WEFT_OP_TIMESTAMP = 6, /* 0 <- the device clock, 8 bytes, 8-aligned, ns */
+	WEFT_OP_SIGNAL = 7, /* adds addr[0] (64 bits), in place of signal_add, to sync object signal_id */
 	/* Offered with WEFT_CAP_GEMM / WEFT_CAP_PROGRAMS; refused with WEFT_ERR_BAD_OP otherwise. */
 	WEFT_OP_GEMM = 16, /* tile: 0 <- 0 + 1 x 2; geometry in the extension */
 	WEFT_OP_LOOP = 17, /* body of the next arg16 slots, count in addr[0] or in memory */
@@ -25,7 +26,7 @@ enum weft_cmd_op {
 };
 
 #define WEFT_CMD_EXT (1u << 0) /* the next 64-byte slot belongs to this command: struct weft_cmd_ext */
-#define WEFT_CMD_FENCED (1u << 1) /* as if a FENCE came just before */
+#define WEFT_CMD_FENCED (1u << 1) /* as if a FENCE came just before; who follows does not wait for this command */
 
 /* REDUCE operands. Values are NCCL's ncclDataType_t and ncclRedOp_t, so that no table is needed anywhere. */
 enum weft_dtype {

@@ -20,9 +20,10 @@
 
 enum weft_region_type {
 	WEFT_REGION_NONE = 0,
-	WEFT_REGION_HBM = 1, /* base: offset in HBM, contiguous */
+	WEFT_REGION_HBM = 1, /* base: offset in HBM, contiguous; congruent to va modulo 64 */
 	WEFT_REGION_HOST = 2, /* pages of host memory */
-	WEFT_REGION_SYNC = 3, /* the context's sync objects as 64-bit words; atomic adds only, 8-aligned */
+	/* the context's sync objects as 64-bit words from byte `base` on; atomic adds only, 8-aligned */
+	WEFT_REGION_SYNC = 3,
 	WEFT_REGION_PEER = 4, /* bus pages of another device; as HOST, accounted apart */
 };
 

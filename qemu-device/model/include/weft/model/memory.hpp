@@ -35,7 +35,7 @@ class Memory {
 
   // Pointer to the whole range when it is HBM (then also alignment is as the address has it), nullptr when it is not
   // or the check fails (`error` says why; WEFT_ERR_OK when it is simply not HBM). Valid until the region is destroyed:
-  // use it within one step.
+  // use it within one step. The range counts as accessed (hbm_read_bytes or hbm_write_bytes, by the right).
   virtual std::byte* hbm(Access who, Range range, Error& error) = 0;
 
   // Copy out of, or into, named memory of any type; checks first; all or nothing but for DMA errors in the middle.
@@ -45,7 +45,8 @@ class Memory {
   // Add to sync object `sync` of `context`; WEFT_ERR_BAD_SYNC outside the context's objects.
   virtual Error signal(std::uint32_t context, std::uint32_t sync, std::uint64_t add) = 0;
 
-  // 64-bit fetch-and-add or compare-and-swap of naturally aligned memory (HBM or sync aperture); `old` gets the value before.
+  // 64-bit fetch-and-add (HBM or sync aperture) or compare-and-swap (HBM: sync objects only grow) of naturally aligned
+  // memory; `old` gets the value before. WEFT_ERR_BAD_ALIGN, WEFT_ERR_BAD_RIGHTS for other memory.
   virtual Error fetch_add(Access who, std::uint32_t key, std::uint64_t address, std::uint64_t add, std::uint64_t& old) = 0;
   virtual Error compare_swap(Access who, std::uint32_t key, std::uint64_t address, std::uint64_t compare, std::uint64_t swap,
                              std::uint64_t& old) = 0;
