@@ -266,8 +266,7 @@ void CommandQueue::complete(Command& command) {
     default:
       break;
   }
-  std::uint64_t add = command.cmd.signal_add;
-  if (command.cmd.op == WEFT_OP_SIGNAL) add += command.cmd.addr[0];
+  const std::uint64_t add = command.cmd.op == WEFT_OP_SIGNAL ? command.cmd.addr[0] : command.cmd.signal_add;
   const std::uint32_t signal = command.cmd.signal_id;
   command.live = false;
   if (command.list.is_linked()) command.list.unlink();
