@@ -158,6 +158,8 @@ struct weft_keys {
  * @ctxs: contexts by number
  * @obj_lock: see the lock order above
  * @maps: mmap offsets of everything that is not a GEM object
+ * @mapped: importers' mappings of HBM; they may outlive the removal
+ * @instance: in the list of all devices whose memory somebody may still reach
  */
 struct weft_device {
 	struct drm_device drm;
@@ -192,6 +194,8 @@ struct weft_device {
 	struct xarray ctxs;
 	spinlock_t obj_lock;
 	struct drm_vma_offset_manager maps;
+	atomic_t mapped;
+	struct list_head instance;
 };
 
 /**
@@ -505,6 +509,7 @@ int weft_bo_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file
 bool weft_bo_lost(struct weft_bo *bo);
 
 /* weft_prime.c */
+int weft_prime_init(struct weft_device *wdev);
 struct dma_buf *weft_gem_export(struct drm_gem_object *obj, int flags);
 struct drm_gem_object *weft_gem_import(struct drm_device *drm, struct dma_buf *dma_buf);
 

@@ -155,7 +155,7 @@ static int weft_init_pci(struct weft_device *wdev)
 	if (ret)
 		return ret;
 	if (pci_resource_len(pdev, WEFT_BAR_REGS) < WEFT_REGS_SIZE || !pci_resource_len(pdev, WEFT_BAR_HBM))
-		return dev_err_probe(dev, -ENODEV, "BAR0 or BAR2 was given no room; see the bridge windows in lspci -vv\n");
+		return dev_err_probe(dev, -ENODEV, "BAR0 or BAR2 got no room; see the bridge windows in lspci -vv\n");
 	ret = pcim_request_all_regions(pdev, WEFT_NAME);
 	if (ret)
 		return dev_err_probe(dev, ret, "BARs are in use\n");
@@ -239,6 +239,9 @@ static int weft_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (ret)
 		return ret;
 	ret = weft_init_state(wdev);
+	if (ret)
+		return ret;
+	ret = weft_prime_init(wdev);
 	if (ret)
 		return ret;
 	ret = weft_event_init(wdev);

@@ -91,7 +91,7 @@ static void weft_event_handle(struct weft_device *wdev, const struct weft_event 
 		drm_dbg(&wdev->drm, "firmware log: newest record is %llu\n", le64_to_cpu(event->value));
 		break;
 	case WEFT_EVENT_FATAL:
-		drm_err(&wdev->drm, "device failed: %s, detail %#llx\n", weft_error_text(le16_to_cpu(event->error)),
+		drm_err(&wdev->drm, "device failed: error %u, detail %#llx\n", le32_to_cpu(event->object),
 			le64_to_cpu(event->value));
 		weft_fail(wdev, "the device reports a fatal error");
 		break;
@@ -105,8 +105,8 @@ static void weft_event_handle(struct weft_device *wdev, const struct weft_event 
  * weft_event_drain() - take what is in the event queue
  * @wdev: the device, reset_sem held
  *
- * Besides the interrupt thread, whoever destroys an object calls this before its number is used again, so that no event of
- * the old one is taken for the new one's.
+ * Besides the interrupt thread, whoever destroys an object calls this before its number is used again, so that no event
+ * of the old one is taken for the new one's.
  */
 void weft_event_drain(struct weft_device *wdev)
 {

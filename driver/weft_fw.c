@@ -75,8 +75,8 @@ static void weft_fw_explain(struct weft_device *wdev, size_t bytes)
 			WEFT_FIRMWARE, detail, WEFT_FW_MAGIC);
 		break;
 	case WEFT_BOOT_HEADER:
-		drm_err(drm, "firmware: image header version %u, the device knows %u; update device or firmware\n", detail,
-			WEFT_FW_HEADER_VERSION);
+		drm_err(drm, "firmware: image header version %u, the device knows %u; update device or firmware\n",
+			detail, WEFT_FW_HEADER_VERSION);
 		break;
 	case WEFT_BOOT_SIZE:
 		drm_err(drm, "firmware: %s is %zu bytes, its header says %u; the file is cut short or damaged, install it anew\n",
@@ -91,7 +91,8 @@ static void weft_fw_explain(struct weft_device *wdev, size_t bytes)
 			detail);
 		break;
 	case WEFT_BOOT_CRC:
-		drm_err(drm, "firmware: checksum wrong (computed %#010x); the file is damaged, install it anew\n", detail);
+		drm_err(drm, "firmware: checksum wrong (computed %#010x); the file is damaged, install it anew\n",
+			detail);
 		break;
 	case WEFT_BOOT_TRAP:
 		drm_err(drm, "firmware: the core trapped (mcause %#x) while it started; this firmware does not run here\n",
@@ -153,8 +154,8 @@ int weft_fw_boot(struct weft_device *wdev)
 
 	ret = request_firmware(&fw, WEFT_FIRMWARE, wdev->drm.dev);
 	if (ret) {
-		drm_err(&wdev->drm, "firmware: %s cannot be loaded (%d); install it below /lib/firmware\n", WEFT_FIRMWARE,
-			ret);
+		drm_err(&wdev->drm, "firmware: %s cannot be loaded (%d); install it below /lib/firmware\n",
+			WEFT_FIRMWARE, ret);
 		return ret;
 	}
 	if (fw->size < sizeof(struct weft_fw_header) || fw->size > WEFT_FW_BYTES_MAX) {

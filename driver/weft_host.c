@@ -10,6 +10,8 @@
 
 /* Keeps page counts within what scatter lists count with. */
 #define WEFT_HOST_BYTES_MAX SZ_1T
+/* Pages pinned at once: between two steps a killed process gets out. */
+#define WEFT_HOST_PIN_STEP 65536ul
 
 /**
  * struct weft_host - registered host memory
@@ -48,8 +50,8 @@ static int weft_host_pin(struct weft_host *host, unsigned long address)
 		goto err_account;
 	}
 	while (done < host->pages) {
-		got = pin_user_pages_fast(address + done * PAGE_SIZE, min(host->pages - done, (unsigned long)SZ_64K), flags,
-					  host->page + done);
+		got = pin_user_pages_fast(address + done * PAGE_SIZE, min(host->pages - done, WEFT_HOST_PIN_STEP),
+					  flags, host->page + done);
 		if (got <= 0) {
 			got = got ?: -EFAULT;
 			goto err_unpin;

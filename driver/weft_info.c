@@ -7,17 +7,23 @@
 
 #define WEFT_LOG_RECORDS_MAX 4096
 
+static const struct {
+	u32 value;
+	const char *text;
+} weft_error_texts[] = {
+#define WEFT_ERROR_TEXT(name, value, text) { WEFT_ERR_##name, text },
+	WEFT_ERRORS(WEFT_ERROR_TEXT)
+#undef WEFT_ERROR_TEXT
+};
+
 const char *weft_error_text(u32 error)
 {
-	switch (error) {
-#define WEFT_ERROR_CASE(name, value, text)                                                                             \
-	case value:                                                                                                    \
-		return text;
-		WEFT_ERRORS(WEFT_ERROR_CASE)
-#undef WEFT_ERROR_CASE
-	default:
-		return "unknown error";
-	}
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(weft_error_texts); i++)
+		if (weft_error_texts[i].value == error)
+			return weft_error_texts[i].text;
+	return "unknown error";
 }
 
 /**
@@ -108,7 +114,7 @@ int weft_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 	weft_dev_exit(wdev, idx);
 	if (ret < 0)
 		goto out_free;
-	room = min(args->bytes, (u32)ret);
+	room = min_t(u32, args->bytes, ret);
 	args->bytes = ret;
 	ret = copy_to_user(u64_to_user_ptr(args->data), out, room) ? -EFAULT : 0;
 out_free:
@@ -186,7 +192,7 @@ int weft_log_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 
 	if (args->flags)
 		return -EINVAL;
-	room = min(args->count, (u32)WEFT_LOG_RECORDS_MAX);
+	room = min_t(u32, args->count, WEFT_LOG_RECORDS_MAX);
 	records = kvcalloc(max(room, 1u), sizeof(*records), GFP_KERNEL);
 	if (!records)
 		return -ENOMEM;

@@ -98,7 +98,9 @@ int weft_mbox_call(struct weft_device *wdev, enum weft_mbox_op op, const void *i
 	u32 seq, status;
 	int ret;
 
-	if (WARN_ON_ONCE(in_bytes > WEFT_MBOX_PAYLOAD || out_bytes > WEFT_MBOX_PAYLOAD || in_bytes % 4 || out_bytes % 4))
+	if (WARN_ON_ONCE(in_bytes > WEFT_MBOX_PAYLOAD || in_bytes % 4))
+		return -EINVAL;
+	if (WARN_ON_ONCE(out_bytes > WEFT_MBOX_PAYLOAD || out_bytes % 4))
 		return -EINVAL;
 
 	mutex_lock(&mbox->lock);

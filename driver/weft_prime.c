@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * DMA-BUF export of HBM. The generic PRIME helpers assume struct pages, which HBM has not: importers get bus addresses of
- * BAR2, made by dma_map_resource() for the importer. Who cannot reach the BAR peer-to-peer is refused when it maps.
+ * DMA-BUF export of HBM. The generic PRIME helpers assume struct pages, which HBM has not: importers get bus addresses
+ * of BAR2, made by dma_map_resource() for the importer. Who cannot reach the BAR peer-to-peer is refused when it maps.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
@@ -9,6 +9,7 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
+#include <drm/drm_managed.h>
 #include <drm/drm_prime.h>
 
 #include "weft_dev.h"
@@ -26,6 +27,41 @@ struct weft_mapping {
 	dma_addr_t dma;
 	size_t bytes;
 };
+
+static LIST_HEAD(weft_instances);
+static DEFINE_MUTEX(weft_instances_lock);
+
+static void weft_prime_fini(struct drm_device *drm, void *data)
+{
+	struct weft_device *wdev = data;
+
+	mutex_lock(&weft_instances_lock);
+	list_del(&wdev->instance);
+	mutex_unlock(&weft_instances_lock);
+}
+
+/*
+ * A device that was unbound lives on while dma-bufs of it do, and importers may hold addresses in its BAR: its memory
+ * must not be handed out anew before they let go.
+ */
+int weft_prime_init(struct weft_device *wdev)
+{
+	struct weft_device *other;
+	int ret = 0;
+
+	mutex_lock(&weft_instances_lock);
+	list_for_each_entry(other, &weft_instances, instance)
+		if (atomic_read(&other->mapped) && other->hbm_start < wdev->hbm_start + wdev->hbm_bytes &&
+		    wdev->hbm_start < other->hbm_start + other->hbm_bytes)
+			ret = -EBUSY;
+	if (!ret)
+		list_add(&wdev->instance, &weft_instances);
+	mutex_unlock(&weft_instances_lock);
+	if (ret)
+		return dev_err_probe(wdev->drm.dev, ret,
+				     "HBM is still mapped by an importer of an earlier binding; let it go first\n");
+	return drmm_add_action_or_reset(&wdev->drm, weft_prime_fini, wdev);
+}
 
 /* Does the bridge send peer-to-peer requests up to the root complex? PCIe base specification, section 6.12.1. */
 static bool weft_bridge_redirects(struct pci_dev *bridge)
@@ -163,6 +199,7 @@ static struct sg_table *weft_dmabuf_map(struct dma_buf_attachment *attach, enum 
 	if (ret)
 		goto err_unmap;
 	atomic_inc(&bo->pins);
+	atomic_inc(&wdev->mapped);
 	drm_dev_exit(idx);
 	return &mapping->sgt;
 
@@ -187,6 +224,7 @@ static void weft_dmabuf_unmap(struct dma_buf_attachment *attach, struct sg_table
 	sg_free_table(sgt);
 	kfree(mapping);
 	atomic_dec(&bo->pins);
+	atomic_dec(&to_weft(bo->base.dev)->mapped);
 }
 
 static void weft_dmabuf_release(struct dma_buf *dma_buf)

@@ -12,8 +12,8 @@
 #define WEFT_RECOVERY_REST (60 * HZ)
 
 /*
- * Whoever waits for the device learns that it is not there; whoever comes is refused. Mappings go before users are told,
- * and fault in nothing any more.
+ * Whoever waits for the device learns that it is not there; whoever comes is refused. Mappings go before users are
+ * told, and fault in nothing any more.
  */
 static void weft_end_epoch(struct weft_device *wdev, enum weft_life life)
 {

@@ -250,7 +250,8 @@ static int weft_wait_sleep(struct weft_ctx *ctx, struct weft_waiter *waiter, str
 			if (left <= 0)
 				return -ETIME;
 		}
-		ret = wait_event_interruptible_hrtimeout(vector->wq, atomic_read(&vector->seq) != seq, ns_to_ktime(left));
+		ret = wait_event_interruptible_hrtimeout(vector->wq, atomic_read(&vector->seq) != seq,
+							 ns_to_ktime(left));
 		if (ret == -ERESTARTSYS)
 			return ret;
 	}
