@@ -314,9 +314,17 @@ TEST_F(SimDevice, PollingGetsOn) {
   EXPECT_EQ(weft_sync_value(accel.get(), done), 500u);
 }
 
+const char* firmware_image() {
+#ifdef WEFT_TEST_FIRMWARE
+  return WEFT_TEST_FIRMWARE;
+#else
+  return nullptr;
+#endif
+}
+
 // The image on the RISC-V core says what the native firmware says.
 TEST(SimFirmware, ImageBootsAndServes) {
-  const char* image = std::getenv("WEFT_TEST_FIRMWARE");
+  const char* image = firmware_image();
   if (image == nullptr) GTEST_SKIP() << "no firmware image was built (no riscv64-unknown-elf compiler)";
   Sim sim({.devices = 1, .firmware = image});
   Accel accel(0);
@@ -332,7 +340,7 @@ TEST(SimFirmware, ImageBootsAndServes) {
 }
 
 TEST(SimFirmware, ADamagedImageIsRefusedByName) {
-  const char* image = std::getenv("WEFT_TEST_FIRMWARE");
+  const char* image = firmware_image();
   if (image == nullptr) GTEST_SKIP() << "no firmware image was built (no riscv64-unknown-elf compiler)";
   std::ifstream file(image, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
