@@ -392,7 +392,7 @@ struct weft_ctx {
  * @lock: protects @attaches
  * @attaches: regions, one a context that has a handle
  * @exports: dma-bufs alive
- * @pins: pinned and mapped importers
+ * @pins: pins of importers
  */
 struct weft_bo {
 	struct drm_gem_object base;

@@ -126,7 +126,10 @@ static int weft_dmabuf_attach(struct dma_buf *dma_buf, struct dma_buf_attachment
 	return 0;
 }
 
-/* HBM never moves: a pin is a count. Called with the reservation lock held, as map and unmap are. */
+/*
+ * HBM never moves: a pin is a count. Without CONFIG_DMABUF_MOVE_NOTIFY the core pins once more for each mapping. Called
+ * with the reservation lock held, as map and unmap are.
+ */
 static int weft_dmabuf_pin(struct dma_buf_attachment *attach)
 {
 	struct weft_bo *bo = to_weft_bo(attach->dmabuf->priv);
@@ -198,7 +201,6 @@ static struct sg_table *weft_dmabuf_map(struct dma_buf_attachment *attach, enum 
 	ret = weft_mapping_fill(mapping, attach->dev);
 	if (ret)
 		goto err_unmap;
-	atomic_inc(&bo->pins);
 	atomic_inc(&wdev->mapped);
 	drm_dev_exit(idx);
 	return &mapping->sgt;
@@ -223,7 +225,6 @@ static void weft_dmabuf_unmap(struct dma_buf_attachment *attach, struct sg_table
 	sgt->orig_nents = sgt->nents; /* as it was allocated */
 	sg_free_table(sgt);
 	kfree(mapping);
-	atomic_dec(&bo->pins);
 	atomic_dec(&to_weft(bo->base.dev)->mapped);
 }
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The driver in a guest: every ioctl (weft-drvtest), and the ends that are not the good one."""
+import errno
+import shutil
 import struct
+import subprocess
 import unittest
 
 from weftvm import paths
@@ -193,6 +196,118 @@ class StrictIommu(DriverCase):
     def test_no_fault(self):
         """Whatever the tests above did, the IOMMU has refused nothing."""
         self.assertNotIn("DMAR: [DMA", self.sh("weft-drvtest host queue_ops; dmesg"))
+
+
+def importer():
+    """Build tests/vm/driver/importer for the root's kernel; returns the module."""
+    tree = paths.BUILD / "importer"
+    tree.mkdir(exist_ok=True)
+    for f in (paths.TOP / "tests/vm/driver/importer").iterdir():
+        shutil.copy2(f, tree)
+    kernel = dict(line.split("=", 1) for line in (paths.MADE / "root.env").read_text().splitlines())["kernel"]
+    subprocess.run(["make", "-s", "-C", f"/lib/modules/{kernel}/build", f"M={tree}", "W=1", "modules"], check=True,
+                   capture_output=True)
+    return tree / "weft_importer.ko"
+
+
+class ExportCase(DriverCase):
+    """HBM as a dma-buf, imported for another PCI function (a second accelerator) by the module weft_importer."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.options = dict(cls.options, devices=2, modules=[importer()])
+        super().setUpClass()
+
+    def setUp(self):
+        self.exporter, self.peer = self.sh(
+            "for d in /sys/class/accel/accel[01]; do basename $(readlink -f $d/device); done").split()
+
+    def attach(self, peer):
+        """(exit code, output) of weft-drvtest export."""
+        r = self.cluster.run(0, f"weft-drvtest export {peer}", 30)
+        self.assertEqual(r.problems, [])
+        return r.rc, r.out
+
+    def detach(self):
+        self.sh("echo detach >/dev/weft_importer")
+
+    def segments(self):
+        return [tuple(int(x, 16) for x in line.split()) for line in self.sh("cat /dev/weft_importer").splitlines()]
+
+    def bar2(self, bdf):
+        return int(self.sh(f"sed -n 3p /sys/bus/pci/devices/{bdf}/resource").split()[0], 16)
+
+
+class Export(ExportCase):
+    """Below one switch: reachable."""
+
+    def test_addresses(self):
+        """Without an IOMMU the importer sees the BAR where the CPU sees it."""
+        rc, out = self.attach(self.peer)
+        self.assertEqual(rc, 0)
+        at = self.bar2(self.exporter) + int(out, 16)
+        segments = self.segments()
+        self.detach()
+        self.assertEqual(sum(length for _, length in segments), (3 << 20) + 4096)
+        for address, length in segments:
+            self.assertEqual(address, at)
+            self.assertEqual(length % 4096, 0)
+            at += length
+
+    def test_memory_stays_while_attached(self):
+        """The process is gone, its memory is not handed out before the importer lets go."""
+        rc, _ = self.attach(self.peer)
+        self.assertEqual(rc, 0)
+        used = f"head -n 1 /sys/kernel/debug/accel/{self.exporter}/weft_hbm"
+        self.assertIn(f"used {(3 << 20) + 4096} by 1", self.sh(used))
+        self.detach()
+        self.assertIn("used 0 by 0", self.sh(used))
+
+    def test_unbind_while_attached(self):
+        """The exporter goes: the importer can let go, and only then the memory is driven again."""
+        rc, _ = self.attach(self.peer)
+        self.assertEqual(rc, 0)
+        self.sh(f"""
+            echo {self.exporter} >/sys/bus/pci/drivers/weft/unbind
+            setpci -s {self.exporter} COMMAND | grep -q '^...[0189]$' # memory decode is off
+            ! echo {self.exporter} 2>/dev/null >/sys/bus/pci/drivers/weft/bind
+            dmesg | grep -q 'still mapped by an importer'""")
+        self.detach()
+        self.sh(f"echo {self.exporter} >/sys/bus/pci/drivers/weft/bind; weft-drvtest --device /dev/accel/accel0 smoke")
+
+    def test_reset_while_attached(self):
+        rc, _ = self.attach(self.peer)
+        self.assertEqual(rc, 0)
+        self.sh(f"echo 1 >/sys/bus/pci/devices/{self.exporter}/reset; weft-drvtest smoke")
+        self.detach()
+        self.assertIn("used 0 by 0", self.sh(f"cat /sys/kernel/debug/accel/{self.exporter}/weft_hbm"))
+
+
+class ExportUnreachable(ExportCase):
+    """Each accelerator at a root port of its own: nothing says that the host bridge forwards between them."""
+
+    options = {"layout": "roots"}
+
+    def test_refused(self):
+        self.assertEqual(self.attach(self.peer)[0], errno.EPERM)
+        self.assertIn("used 0 by 0", self.sh(f"cat /sys/kernel/debug/accel/{self.exporter}/weft_hbm"))
+
+
+class ExportIommu(ExportCase):
+    """The importer sees addresses of its own, made by the DMA API."""
+
+    options = {"viommu": True}
+
+    def test_addresses(self):
+        rc, _ = self.attach(self.peer)
+        self.assertEqual(rc, 0)
+        segments = self.segments()
+        bar = self.bar2(self.exporter)
+        self.detach()
+        self.assertEqual(sum(length for _, length in segments), (3 << 20) + 4096)
+        for address, length in segments:
+            self.assertEqual((address % 4096, length % 4096), (0, 0))
+            self.assertFalse(bar <= address < bar + (1 << 30))
 
 
 if __name__ == "__main__":

@@ -132,5 +132,6 @@ int mode_smoke(void);
 int mode_busy(void);
 int mode_reset(void);
 int mode_hold(void);
+int mode_export(const char* bdf);
 
 #endif

@@ -153,3 +153,26 @@ static int lost(int expected) {
 
 int mode_reset(void) { return lost(-EIO); }
 int mode_hold(void) { return lost(-ENODEV); }
+
+/*
+ * An object of 3 MiB + 4 KiB, attached by weft_importer for the function `bdf` and then left alone: exit code 0 when it
+ * was attached, else the errno. Prints where the object is in HBM.
+ */
+int mode_export(const char* bdf) {
+  struct device device = device_open();
+  struct drm_weft_bo_create create = {.size = sizeof(create), .bytes = MIB(3) + KIB(4)};
+  NEED(call(device.fd, DRM_IOCTL_WEFT_BO_CREATE, &create) == 0);
+  struct drm_prime_handle prime = {.handle = create.handle, .flags = DRM_CLOEXEC | DRM_RDWR};
+  NEED(call(device.fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime) == 0);
+  char text[64];
+  const int bytes = snprintf(text, sizeof(text), "attach %s %d", bdf, prime.fd);
+  const int importer = open("/dev/weft_importer", O_RDWR | O_CLOEXEC);
+  NEED(importer != -1);
+  if (write(importer, text, (size_t)bytes) != bytes) return errno;
+  struct drm_weft_bo_info it = {.size = sizeof(it), .handle = create.handle};
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_BO_INFO, &it), 0);
+  CHECK_EQ(it.exports, 1);
+  CHECK_EQ(it.pins, 2); /* the importer's, and the core's for the mapping */
+  printf("%llx\n", (unsigned long long)it.hbm_offset);
+  return failures ? 255 : 0;
+}

@@ -3,6 +3,7 @@
  * weft-drvtest [--device PATH] [CASE...]   runs cases (default: all), one line each; exit code 1 when one fails
  * weft-drvtest list                        names them
  * weft-drvtest smoke | busy | reset | hold   one copy; busy until killed; busy until reset; busy until removed
+ * weft-drvtest export BDF                  an object, attached for the function BDF by the module weft_importer
  */
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,7 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < COUNT(modes); ++i) {
     if (strcmp(argv[first], modes[i].name) == 0) return modes[i].run();
   }
+  if (strcmp(argv[first], "export") == 0 && first + 1 < argc) return mode_export(argv[first + 1]);
   for (; first < argc; ++first) {
     size_t i = 0;
     while (i < COUNT(cases) && strcmp(argv[first], cases[i].name) != 0) ++i;
