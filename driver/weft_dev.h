@@ -443,6 +443,7 @@ int weft_cmd_qp_query(struct weft_device *wdev, u32 ctx, u32 qpn, struct weft_qp
 int weft_cmd_qp_destroy(struct weft_device *wdev, u32 ctx, u32 qpn);
 
 /* weft_fw.c */
+bool weft_answers(struct weft_device *wdev);
 int weft_fw_reset(struct weft_device *wdev);
 int weft_fw_boot(struct weft_device *wdev);
 

@@ -12,6 +12,12 @@ MODULE_FIRMWARE(WEFT_FIRMWARE);
 #define WEFT_FW_ROM_MS 5000
 #define WEFT_FW_BYTES_MAX (sizeof(struct weft_fw_header) + WEFT_FW_RAM_BYTES)
 
+/* A device that fell off the bus, or whose memory decode is off, reads as ones or zeroes everywhere. */
+bool weft_answers(struct weft_device *wdev)
+{
+	return readl(wdev->regs + WEFT_REG_MAGIC) == WEFT_MAGIC;
+}
+
 static int weft_fw_wait(struct weft_device *wdev, u32 wanted, unsigned int timeout_ms)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(timeout_ms) + 1;
@@ -23,7 +29,7 @@ static int weft_fw_wait(struct weft_device *wdev, u32 wanted, unsigned int timeo
 		status = readl(wdev->regs + WEFT_REG_STATUS);
 		if (status == wanted)
 			return 0;
-		if (status == U32_MAX)
+		if (!weft_answers(wdev))
 			return -ENODEV;
 		if (wanted == WEFT_DEV_READY && status == WEFT_DEV_FAILED)
 			return -EIO;
@@ -47,11 +53,14 @@ int weft_fw_reset(struct weft_device *wdev)
 
 	writel(WEFT_CTL_RESET, wdev->regs + WEFT_REG_CTL);
 	ret = weft_fw_wait(wdev, WEFT_DEV_ROM, WEFT_FW_ROM_MS);
-	if (ret) {
-		pci_clear_master(wdev->pdev);
+	if (!ret)
+		return 0;
+	pci_clear_master(wdev->pdev);
+	if (ret == -ENODEV)
+		drm_err(&wdev->drm, "the device does not answer on the bus\n");
+	else
 		drm_err(&wdev->drm, "the device does not come out of reset (status %#x)\n",
 			readl(wdev->regs + WEFT_REG_STATUS));
-	}
 	return ret;
 }
 

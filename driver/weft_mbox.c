@@ -69,7 +69,7 @@ static int weft_mbox_wait(struct weft_device *wdev, u32 seq, unsigned int timeou
 		done = readl(wdev->regs + WEFT_REG_MBOX_DONE);
 		if (done == seq)
 			return 0;
-		if (done == U32_MAX && readl(wdev->regs + WEFT_REG_MAGIC) != WEFT_MAGIC) {
+		if (!weft_answers(wdev)) {
 			weft_fail(wdev, "the device does not answer on the bus");
 			return -EIO;
 		}

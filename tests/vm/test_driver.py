@@ -115,6 +115,23 @@ class Driver(DriverCase):
                 weft-drvtest smoke
             done""")
 
+    def test_device_falls_off_the_bus(self):
+        """All reads give ones: users get errors, and once the device is back a reset brings it to work."""
+        out = self.sh(f"""
+            d={BDF}
+            weft-drvtest reset >/tmp/said & p=$!
+            until grep -q busy /tmp/said; do sleep 0.1; done
+            setpci -s $d COMMAND=0:2
+            ! weft-drvtest smoke 2>/dev/null
+            wait $p
+            ! weft-drvtest smoke 2>/dev/null
+            dmesg | tail -n 8
+            setpci -s $d COMMAND=2:2
+            echo 1 >/sys/bus/pci/devices/$d/reset""")
+        self.assertIn("does not answer on the bus", out)
+        self.assertIn("not usable; once the cause is cured", out)
+        self.works()
+
     def test_module_in_use_stays(self):
         self.sh("""
             weft-drvtest busy >/tmp/said & p=$!
