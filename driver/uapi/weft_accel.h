@@ -3,9 +3,11 @@
  * ioctls of /dev/accel/accelN as the weft driver gives them.
  *
  * An open file is one hardware context: its memory, queues, sync objects and channels go with it, also after kill -9.
- * Every structure starts with its size and flags: a shorter (older) structure is accepted, a longer one is accepted when what the driver
- * does not know is zero (-E2BIG otherwise). Unknown flags are -EINVAL. After a device reset or removal each call gives -ENODEV (removed),
- * or -EIO (context lost): close and open again.
+ * Every structure starts with its size and flags: a shorter (older) structure is accepted, a longer one is accepted when what
+ * the driver does not know is zero (-E2BIG otherwise); `size` is the size that the ioctl's number carries. Unknown flags are
+ * -EINVAL. After a device reset or removal each call gives -ENODEV (removed), or -EIO (context lost): close and open again. Only
+ * CONTEXT tells the state of a lost context, and INFO, PORT and LOG ask the device, not the context: they answer as soon as it
+ * is ready. HBM that is mapped then gives SIGBUS; the doorbell page, rings and the shadow array stay harmless.
  */
 #ifndef WEFT_ACCEL_H
 #define WEFT_ACCEL_H
