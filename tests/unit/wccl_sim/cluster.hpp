@@ -37,7 +37,8 @@ class Cluster {
     if (weft_sim_start(&config) != 0) throw std::runtime_error(weft_last_error());
     for (std::uint32_t i = 0; i < options.devices; ++i) {
       weft_device* device = nullptr;
-      if (weft_device_open(("sim:" + std::to_string(i)).c_str(), &device) != 0) throw std::runtime_error(weft_last_error());
+      if (weft_device_open(("sim:" + std::to_string(i)).c_str(), &device) != 0)
+        throw std::runtime_error(weft_last_error());
       devices.push_back(device);
     }
     if (options.connect && connect() != wcclSuccess) throw std::runtime_error(wcclGetLastError(nullptr));

@@ -129,11 +129,8 @@ int run(const Options& options) {
   });
   bench.finish();
   if (options.sim) summary.event_hash = bench.event_hash();
-  int code = 0;
-  if (reports) {
-    print_trailer(options, summary);
-    code = save(options, summary);
-  }
+  if (reports) print_trailer(options, summary);
+  const int code = save(options, summary);
   if (summary.rows.empty()) {
     std::fprintf(stderr, "wccl-perf: the run did no work\n");
     return 1;

@@ -153,11 +153,11 @@ bool write_json(const Options& o, const Summary& s, std::string& error) {
     r["redop"] = o.collective == Collective::kAllReduce ? op_name(row.op) : "none";
     r["in_place"] = row.in_place;
     r["iterations"] = s.accel == "none" ? 0 : o.iterations;
-    r["doorbells_per_collective_per_rank"] = row.doorbells;
+    r["doorbells"] = row.doorbells;
     r["path_bytes"] = {{"onchip", row.path_bytes[wcclPathOnchip]},
                        {"peer", row.path_bytes[wcclPathPeer]},
                        {"staged", row.path_bytes[wcclPathStaged]}};
-    r["payload_hash"] = hex(row.hash);
+    r["hash"] = hex(row.hash);
     rows.push_back(std::move(r));
   }
   std::ofstream file(o.json, std::ios::trunc);

@@ -23,7 +23,7 @@ struct Row {
   std::optional<std::uint64_t> wrong;
   std::uint64_t host_dram_bytes = 0, cpu_copies = 0;  // in the timed loop, all ranks
   std::uint64_t path_bytes[wcclNumPaths] = {};        // in the timed loop, all ranks
-  double doorbells = 0;                               // a collective a rank
+  double doorbells = 0;                               // a collective a rank, counted by the device
   std::optional<double> modelled_us;
   std::uint64_t hash = 0;
 };

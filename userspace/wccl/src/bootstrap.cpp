@@ -130,7 +130,9 @@ class SocketRendezvous final : public Rendezvous {
       : ranks_(ranks), socket_(context_), address_(text_of(meeting.address)) {
     const Clock::time_point deadline = Clock::now() + timeout;
     connect(meeting.address, deadline);
-    write(wire::pack(wire::Type::kHello, rank, ranks, std::as_bytes(std::span(meeting.nonce))), deadline);
+    write(wire::pack(wire::Type::kHello, rank, ranks, std::as_bytes(std::span(meeting.nonce)),
+                     static_cast<std::uint32_t>(timeout.count())),
+          deadline);
     read_head();
   }
 
@@ -182,6 +184,19 @@ class SocketRendezvous final : public Rendezvous {
             Clock::now() + std::chrono::seconds(1));
     } catch (const std::exception&) {
       // The hub is gone: then everybody knows already.
+    }
+  }
+
+  void suspect(const Suspicion& suspicion) noexcept override {
+    try {
+      Bytes payload(sizeof suspicion.order);
+      std::memcpy(payload.data(), &suspicion.order, sizeof suspicion.order);
+      const auto text = wire::as_bytes(suspicion.text);
+      payload.insert(payload.end(), text.begin(), text.end());
+      write(wire::pack(wire::Type::kSuspect, suspicion.peer, suspicion.definite, payload),
+            Clock::now() + std::chrono::seconds(1));
+    } catch (const std::exception&) {
+      // As above.
     }
   }
 

@@ -13,7 +13,9 @@
 #include "sched/algorithms.hpp"
 #include "sched/check.hpp"
 #include "sched/file.hpp"
+#include "verdict.hpp"
 #include "weft/hw/regs.h"
+#include "wire.hpp"
 
 namespace weft::ccl {
 namespace {
@@ -187,7 +189,7 @@ Bytes Communicator::hello() const {
   return out;
 }
 
-void Communicator::decide(const std::vector<Bytes>& hellos) {
+void Communicator::settle(const std::vector<Bytes>& hellos) {
   std::vector<PathFacts> facts;
   lanes_ = slots_ = slot_bytes_ = entries_ = UINT32_MAX;
   std::string algorithm;
@@ -321,7 +323,7 @@ std::shared_ptr<Communicator> Communicator::join(const Options& options, std::ui
   const Clock::time_point deadline = Clock::now() + options.settings.timeout;
   Rendezvous& meet = *comm->rendezvous_;
   try {
-    comm->decide(meet.all_gather(comm->hello(), deadline));
+    comm->settle(meet.all_gather(comm->hello(), deadline));
     const auto keys = comm->first_connections();
     const auto offers = meet.all_gather(comm->make_offers(keys), deadline);
     for (std::uint32_t peer = 0; peer < ranks; ++peer) {
@@ -359,7 +361,7 @@ std::vector<std::shared_ptr<Communicator>> Communicator::make_all(const std::vec
   std::vector<std::vector<std::uint64_t>> keys;
   std::vector<Bytes> offers;
   for (const auto& comm : comms) {
-    comm->decide(hellos);
+    comm->settle(hellos);
     keys.push_back(comm->first_connections());
     offers.push_back(comm->make_offers(keys.back()));
   }
@@ -460,6 +462,7 @@ void Communicator::all_reduce(weft_va send, weft_va receive, std::uint64_t count
   check_usable();
   const std::uint32_t element = type_bytes(type);
   if (!element) throw Failure(wcclInvalidArgument, "unknown data type " + std::to_string(type));
+  if (type > wcclBfloat16) throw Failure(wcclInvalidArgument, "the device does not reduce 8-bit floats");
   if (op < 0 || op >= wcclNumOps) throw Failure(wcclInvalidArgument, "unknown reduction " + std::to_string(op));
   if (count > (std::uint64_t{1} << 42) / element) throw Failure(wcclInvalidArgument, "count is too large");
   if (count == 0) return;
@@ -563,18 +566,60 @@ bool Communicator::poll_rendezvous() {
   return true;
 }
 
+// Whom this rank waits for, or whose connection is broken; or nothing.
+std::optional<Suspicion> Communicator::suspicion() const {
+  if (!executor_) return std::nullopt;
+  if (const auto broken = executor_->broken_channel()) {
+    weft_mbox_port port{};
+    const std::uint32_t number = port_of(broken->lane);
+    if (weft_port(options_.device, number, &port) == 0 && port.state != WEFT_PORT_ACTIVE) {
+      return Suspicion{rank_, rank_, 1, 0,
+                       "port " + std::to_string(number) + " of rank " + std::to_string(rank_) + " is down"};
+    }
+    return Suspicion{rank_, broken->peer, 1, 0,
+                     broken->text + " (rank " + std::to_string(rank_) + ", " + executor_->oldest_work() + ')'};
+  }
+  const auto blame = executor_->blame();
+  if (!blame) return std::nullopt;
+  return Suspicion{rank_, blame->peer, 0, blame->order, blame->text};
+}
+
+// Something is wrong, or takes too long: the ranks' suspicions together say who it is. True when the communicator has
+// failed.
+bool Communicator::suspect(wcclResult_t result, bool definite_only) {
+  std::vector<Suspicion> all;
+  if (group_) {
+    for (const auto& weak : group_->members) {
+      const auto member = weak.lock();
+      auto one = member ? member->suspicion() : std::nullopt;
+      if (one && (one->definite || !definite_only)) all.push_back(std::move(*one));
+    }
+  } else if (auto mine = suspicion(); mine && (mine->definite || !definite_only)) {
+    all.push_back(std::move(*mine));
+    if (rendezvous_) {
+      // Others have, or will soon have, theirs: the hub decides.
+      rendezvous_->suspect(all.back());
+      const Clock::time_point deadline = Clock::now() + 4 * wire::kGrace;
+      while (Clock::now() < deadline) {
+        if (poll_rendezvous()) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+  }
+  const auto note = decide(all);
+  if (!note) return false;
+  fail(*note, result);
+  tell(*note);
+  return true;
+}
+
 // The wait ended with `wait_error`: finds out whose fault it is, and tells the others. Leaves failed_ alone when it is
 // not of this communicator.
 void Communicator::look_for_failure(int wait_error, const weft_failure& failure) {
-  if (failed_ != wcclSuccess) return;
+  if (failed_ != wcclSuccess || suspect(wcclRemoteError, true)) return;
   Note note{rank_, ""};
-  wcclResult_t result = wcclUnhandledDeviceError;
-  const auto broken = executor_->broken_channel();
   const bool my_queue = failure.type == WEFT_EVENT_QUEUE_ERROR && failure.object == executor_->queue_number();
-  if (broken) {
-    note = {broken->peer, broken->text + " (" + executor_->oldest_work() + ')'};
-    result = wcclRemoteError;
-  } else if (wait_error == -EIO && my_queue) {
+  if (wait_error == -EIO && my_queue) {
     note.text = "a command of " + executor_->oldest_work() + " failed on rank " + std::to_string(rank_) + ": " +
                 weft_error_text(failure.error);
   } else if (wait_error == -EIO && failure.type == WEFT_EVENT_QP_ERROR && executor_->owns_channel(failure.object)) {
@@ -587,7 +632,7 @@ void Communicator::look_for_failure(int wait_error, const weft_failure& failure)
     note.text =
         "the device of rank " + std::to_string(rank_) + " failed: " + (text ? text : std::strerror(-wait_error));
   }
-  fail(note, result);
+  fail(note, wcclUnhandledDeviceError);
   tell(note);
 }
 
@@ -629,13 +674,14 @@ void Communicator::wait_for(std::uint64_t ticket, Lock& lock) {
     } else {
       silent += std::min(kWaitPiece, limit);
     }
+    // In this process the others' devices can be looked at too: they may have nobody who waits.
+    if (group_ && suspect(wcclRemoteError, true)) throw_failure();
     const std::uint64_t now = executor_->progress();
     if (now != progress) silent = 0;
     progress = now;
     if (silent < limit) continue;
-    const auto blame = executor_->blame();
-    const Note note = blame ? Note{blame->peer, blame->text + " within " + std::to_string(limit / 1'000'000'000) + " s"}
-                            : Note{rank_, executor_->oldest_work() + " does not end on rank " + std::to_string(rank_)};
+    if (suspect(wcclTimeout, false)) throw_failure();
+    const Note note{rank_, executor_->oldest_work() + " does not end on rank " + std::to_string(rank_)};
     fail(note, wcclTimeout);
     tell(note);
     throw_failure();

@@ -87,7 +87,7 @@ class Communicator {
 
   // Set-up in phases, so that one thread can take all ranks of a process through them.
   Bytes hello() const;
-  void decide(const std::vector<Bytes>& hellos);
+  void settle(const std::vector<Bytes>& hellos);
   std::vector<std::uint64_t> first_connections() const;  // flow keys
   Bytes make_offers(const std::vector<std::uint64_t>& keys);
   void accept_offers(std::uint32_t peer, const Bytes& offers);
@@ -101,6 +101,8 @@ class Communicator {
   void flush(Lock& lock);
   void wait_for(std::uint64_t ticket, Lock& lock);
   void tell(const Note& note) noexcept;
+  std::optional<Suspicion> suspicion() const;
+  bool suspect(wcclResult_t result, bool definite_only);
   void check_usable();
   void fail(const Note& note, wcclResult_t result);
   [[noreturn]] void throw_failure();

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "verdict.hpp"
+
 namespace weft::ccl {
 
 namespace asio = boost::asio;
@@ -24,7 +26,7 @@ struct Hub::Session {
 };
 
 Hub::Hub(const tcp::endpoint& address, const std::array<std::uint8_t, 16>& nonce, std::chrono::milliseconds timeout)
-    : acceptor_(context_), timer_(context_), nonce_(nonce), timeout_(timeout) {
+    : acceptor_(context_), timer_(context_), grace_(context_), nonce_(nonce), timeout_(timeout) {
   acceptor_.open(address.protocol());
   acceptor_.set_option(tcp::acceptor::reuse_address(true));
   acceptor_.bind(address);
@@ -101,6 +103,8 @@ void Hub::handle(const std::shared_ptr<Session>& session) {
     }
     case wire::Type::kFailed:
       return failed(std::min(session->head.a, ranks_ - 1), wire::as_text(session->payload), session.get());
+    case wire::Type::kSuspect:
+      return suspect(session);
     case wire::Type::kBye:
       session->bye = true;
       return;
@@ -127,6 +131,11 @@ void Hub::hello(const std::shared_ptr<Session>& session) {
   if (members_[rank]) return refuse(session, "rank " + std::to_string(rank) + " came twice");
   session->rank = rank;
   members_[rank] = session;
+  const std::chrono::milliseconds limit(session->head.c);
+  if (limit.count() > 0 && limit < timeout_) {
+    timeout_ = limit;
+    arm();
+  }
   strangers_.erase(session);
   if (++joined_ == ranks_) {
     complete_ = true;
@@ -205,6 +214,24 @@ void Hub::failed(std::uint32_t culprit, const std::string& text, const Session* 
   for (const auto& member : members_) {
     if (member && member.get() != except) send(member, message);
   }
+}
+
+void Hub::suspect(const std::shared_ptr<Session>& session) {
+  Suspicion s;
+  s.from = session->rank;
+  s.peer = session->head.a;
+  s.definite = session->head.b;
+  if (s.peer >= ranks_ || session->payload.size() < sizeof s.order) return refuse(session, "suspicion of no rank");
+  std::memcpy(&s.order, session->payload.data(), sizeof s.order);
+  s.text = wire::as_text(std::span(session->payload).subspan(sizeof s.order));
+  suspicions_.push_back(std::move(s));
+  if (suspicions_.size() > 1) return;
+  grace_.expires_after(wire::kGrace);
+  grace_.async_wait([this](error_code error) {
+    if (error) return;
+    if (const auto note = decide(suspicions_)) failed(note->culprit, note->text, nullptr);
+    suspicions_.clear();
+  });
 }
 
 void Hub::arm() {

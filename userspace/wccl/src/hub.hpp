@@ -50,6 +50,7 @@ class Hub {
   void refuse(const std::shared_ptr<Session>& session, const std::string& text);
   void gone(const std::shared_ptr<Session>& session);
   void failed(std::uint32_t culprit, const std::string& text, const Session* except);
+  void suspect(const std::shared_ptr<Session>& session);
   void arm();
   void time_out();
   void end_if_over();
@@ -57,8 +58,9 @@ class Hub {
   boost::asio::io_context context_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer grace_;
   const std::array<std::uint8_t, 16> nonce_;
-  const std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds timeout_;
   std::uint16_t port_ = 0;
   std::uint32_t ranks_ = 0;  // 0: nobody came yet
   std::uint32_t joined_ = 0, left_ = 0;
@@ -66,6 +68,7 @@ class Hub {
   bool failed_ = false;    // one failure is told; what follows from it is not
   std::vector<std::shared_ptr<Session>> members_;
   std::set<std::shared_ptr<Session>> strangers_;  // connected, not yet known
+  std::vector<Suspicion> suspicions_;
   std::uint32_t round_ = 0;
   std::map<std::uint32_t, Bytes> gathered_;
   std::atomic<bool> ended_{false};

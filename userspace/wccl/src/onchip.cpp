@@ -242,9 +242,10 @@ std::optional<OnchipExecutor::Blame> OnchipExecutor::blame() const {
       if (!found || e.step < found->step || (e.step == found->step && e.receive && !found->receive)) found = &e;
     }
     if (!found) return std::nullopt;
-    return Blame{found->peer, "rank " + std::to_string(found->peer) + " is silent: " + pending.name + ", step " +
-                                  std::to_string(found->step + 1) + " of " + std::to_string(pending.steps) +
-                                  (found->receive ? ": its message does not come" : ": it does not take our message")};
+    return Blame{found->peer, found->lane, pending.ticket << 32 | found->step,
+                 "rank " + std::to_string(found->peer) + " is silent: " + pending.name + ", step " +
+                     std::to_string(found->step + 1) + " of " + std::to_string(pending.steps) +
+                     (found->receive ? ": its message does not come" : ": it does not take our message")};
   }
   return std::nullopt;
 }
@@ -256,8 +257,9 @@ std::optional<OnchipExecutor::Blame> OnchipExecutor::broken_channel() const {
     if (!connection.failed(error)) continue;
     // What was merely flushed says less than a peer that did not answer.
     if (found && error == WEFT_ERR_FLUSHED) continue;
-    found = Blame{connection.peer(), "rank " + std::to_string(connection.peer()) + " does not answer on channel " +
-                                         std::to_string(connection.channel()) + ": " + weft_error_text(error)};
+    found = Blame{connection.peer(), connection.lane(), 0,
+                  "rank " + std::to_string(connection.peer()) + " does not answer on channel " +
+                      std::to_string(connection.channel()) + ": " + weft_error_text(error)};
     if (error != WEFT_ERR_FLUSHED) break;
   }
   return found;

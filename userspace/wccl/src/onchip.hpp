@@ -62,6 +62,8 @@ class OnchipExecutor {
   // direction.
   struct Blame {
     std::uint32_t peer = 0;
+    std::uint32_t lane = 0;
+    std::uint64_t order = 0;  // ticket << 32 | step
     std::string text;
   };
   std::optional<Blame> blame() const;

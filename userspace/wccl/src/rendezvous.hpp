@@ -22,6 +22,14 @@ struct Note {
   std::string text;
 };
 
+// A rank that waits for another.
+struct Suspicion {
+  std::uint32_t from = 0, peer = 0;  // ranks; equal: it knows that it is itself to blame
+  std::uint32_t definite = 0;        // 1: the connection is broken; 0: it merely waits
+  std::uint64_t order = 0;           // number of the work << 32 | its step: what is waited for
+  std::string text;
+};
+
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
@@ -33,6 +41,9 @@ class Rendezvous {
                                                   Clock::time_point deadline) = 0;
   // Tells all other ranks; never throws and hardly blocks.
   virtual void report(const Note& note) noexcept = 0;
+  // Says whom this rank waits for, after its limit; the ranks' suspicions together give a Note, which poll() finds a
+  // little later.
+  virtual void suspect(const Suspicion& suspicion) noexcept = 0;
   // What somebody else reported, or that somebody's process is gone. Never blocks; stays set.
   virtual std::optional<Note> poll() = 0;
   // This rank ends in good order: its going is not a failure.
