@@ -2,11 +2,13 @@
 #include "model/replay.hpp"
 
 #include <algorithm>
+#include <boost/container/flat_map.hpp>
+#include <boost/container/small_vector.hpp>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <stdexcept>
-#include <unordered_map>
 #include <vector>
 
 #include "sched/lower.hpp"
@@ -97,11 +99,14 @@ class Replay {
   }
 
  private:
+  // What is needed of a step in the scoreboard: kept small, since a thousand ranks have many.
   struct Active {
-    Step step;
-    std::uint8_t unmet = 0;
+    std::uint64_t seq = 0, bytes = 0;
     Time begin = 0, duration = 0;  // of service by the link or engine
     Time read = 0;                 // of a message: its source is read
+    std::uint32_t peer = 0, lane = 0, local = 0;
+    StepKind kind = StepKind::kEnd;
+    std::uint8_t unmet = 0;
   };
   struct Waiter {
     std::uint64_t target;
@@ -110,17 +115,17 @@ class Replay {
   // A sync object.
   struct Counter {
     std::uint64_t value = 0;
-    std::vector<Waiter> waiters;
+    boost::container::small_vector<Waiter, 2> waiters;
   };
   struct Rank {
     std::unique_ptr<PartLayout> layout;
     Flows flows;
     std::unique_ptr<Lowering> lowering;
-    std::unique_ptr<Step> held;  // fetched, but fenced off or without room
-    bool ending = false;         // kEnd is under way: nothing starts before it is complete
+    std::optional<Step> held;  // fetched, but fenced off or without room
+    bool ending = false;       // kEnd is under way: nothing starts before it is complete
     std::vector<Active> window;
     std::vector<std::uint32_t> free;
-    std::unordered_map<std::uint64_t, std::size_t> counters;  // of a connection, by flow_key()
+    boost::container::flat_map<std::uint64_t, std::size_t> counters;  // of a connection, by flow_key()
     std::size_t local = 0;
     std::vector<Server> tx, rx;
     Server processor, hbm, copy, reduce;
@@ -156,19 +161,16 @@ class Replay {
   void raise(std::uint32_t rank, EventKind kind, std::uint32_t peer, std::uint32_t lane, std::uint64_t seq) {
     Counter& c = counter(rank, kind, peer, lane, seq);
     ++c.value;
-    // Waking may add counters and move this one, so take out first who is to be woken.
-    std::vector<Waiter> woken;
-    for (std::size_t i = 0; i < c.waiters.size();) {
-      if (c.waiters[i].target <= c.value) {
-        woken.push_back(c.waiters[i]);
-        c.waiters.erase(c.waiters.begin() + static_cast<std::ptrdiff_t>(i));
-      } else {
-        ++i;
+    // Starting a step touches no counter, so the list stays as it is meanwhile.
+    std::size_t kept = 0;
+    for (const Waiter& w : c.waiters) {
+      if (w.target > c.value) {
+        c.waiters[kept++] = w;
+      } else if (--ranks_[w.rank].window[w.slot].unmet == 0) {
+        dispatch(w.rank, w.slot);
       }
     }
-    for (const Waiter& w : woken) {
-      if (--ranks_[w.rank].window[w.slot].unmet == 0) dispatch(w.rank, w.slot);
-    }
+    c.waiters.resize(kept);
   }
 
   void fetch(std::uint32_t r, Time when) {
@@ -176,7 +178,7 @@ class Replay {
     now_ = std::max(now_, when);
     while (!rank.free.empty()) {
       if (!rank.held) {
-        rank.held = std::make_unique<Step>();
+        rank.held.emplace();
         if (!rank.lowering->next(*rank.held)) {
           rank.held.reset();
           return;
@@ -187,12 +189,11 @@ class Replay {
       const std::uint32_t slot = rank.free.back();
       rank.free.pop_back();
       Active& active = rank.window[slot];
-      active.step = *rank.held;
-      active.unmet = 0;
-      rank.held.reset();
+      const Step& step = *rank.held;
+      active = Active{step.seq, step.bytes, 0, 0, 0, step.peer, step.lane, step.local, step.kind, 0};
       ++steps_;
-      for (std::uint8_t i = 0; i < active.step.waits; ++i) {
-        const WaitFor& w = active.step.wait[i];
+      for (std::uint8_t i = 0; i < step.waits; ++i) {
+        const WaitFor& w = step.wait[i];
         const std::uint64_t target =
             w.kind == EventKind::kLocal ? w.seq : w.seq / profile_.slots + (w.kind == EventKind::kCredit ? 0 : 1);
         Counter& c = counter(r, w.kind, w.peer, w.lane, w.seq);
@@ -200,6 +201,7 @@ class Replay {
         c.waiters.push_back({target, r, slot});
         ++active.unmet;
       }
+      rank.held.reset();
       if (active.unmet == 0) dispatch(r, slot);
     }
   }
@@ -215,7 +217,7 @@ class Replay {
   void dispatch(std::uint32_t r, std::uint32_t slot) {
     Rank& rank = ranks_[r];
     Active& active = rank.window[slot];
-    const Step& s = active.step;
+    const Active& s = active;
     const Time command = command_;
     const Time start = rank.processor.serve(now_, command) + command;
     ++usage_.commands;
@@ -250,7 +252,7 @@ class Replay {
   void begin(std::uint32_t r, std::uint32_t slot) {
     Rank& rank = ranks_[r];
     Active& active = rank.window[slot];
-    const Step& s = active.step;
+    const Active& s = active;
     const auto memory = [&](std::uint64_t bytes) {
       const Time duration = from_bytes(bytes, profile_.hbm_GBps);
       return bytes ? rank.hbm.serve(active.begin, duration) + duration : active.begin;
@@ -290,11 +292,10 @@ class Replay {
 
   // The first bit of a message has come to the peer's link.
   void head(std::uint32_t r, std::uint32_t slot) {
-    const Active& active = ranks_[r].window[slot];
-    const Step& s = active.step;
+    const Active& s = ranks_[r].window[slot];
     Rank& peer = ranks_[s.peer];
-    const Time in = peer.rx[s.lane % profile_.links].serve(now_, active.duration);
-    Time arrived = std::max(in + active.duration, active.read + wire_);
+    const Time in = peer.rx[s.lane % profile_.links].serve(now_, s.duration);
+    Time arrived = std::max(in + s.duration, s.read + wire_);
     if (s.bytes) {
       const Time hbm = from_bytes(s.bytes, profile_.hbm_GBps);
       usage_.hbm_write_bytes += s.bytes;
@@ -307,7 +308,7 @@ class Replay {
     if (event.what == What::kBegin) return begin(event.rank, event.slot);
     if (event.what == What::kHead) return head(event.rank, event.slot);
     Rank& rank = ranks_[event.rank];
-    const Step& active = rank.window[event.slot].step;
+    const Active& active = rank.window[event.slot];
     const StepKind kind = active.kind;
     const std::uint32_t peer = active.peer, lane = active.lane, local = active.local;
     const std::uint64_t seq = active.seq;
