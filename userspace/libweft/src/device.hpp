@@ -7,6 +7,8 @@
 #include <mutex>
 #include <set>
 #include <shared_mutex>
+#include <utility>
+#include <vector>
 
 #include "backends.hpp"
 #include "range_map.hpp"
@@ -48,6 +50,9 @@ struct weft_device {
 
   mutable std::shared_mutex memory_lock;
   weft::front::RangeMap<weft_mem> memory;  // guarded by memory_lock
+
+  std::shared_mutex on_free_lock;
+  std::vector<std::pair<weft_mem_free_fn*, void*>> on_free;  // guarded by on_free_lock; called with it held
 
   std::mutex objects_lock;
   std::set<weft_queue*> queues;      // guarded by objects_lock

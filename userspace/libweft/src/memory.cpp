@@ -65,8 +65,24 @@ void weft_mem_free(weft_mem* mem) {
     std::unique_lock guard(device->memory_lock);
     device->memory.erase(mem->backend.va);
   }
+  {
+    std::shared_lock guard(device->on_free_lock);
+    for (const auto& [fn, arg] : device->on_free) fn(arg, mem);
+  }
   if (mem->base != nullptr) device->backend->mem_unmap(device->handle, &mem->backend, mem->base);
   device->backend->mem_free(device->handle, &mem->backend);
+}
+
+int weft_mem_on_free(weft_device* device, weft_mem_free_fn* fn, void* arg) {
+  if (fn == nullptr) return fail(EINVAL, "weft_mem_on_free: no function given");
+  std::unique_lock guard(device->on_free_lock);
+  device->on_free.emplace_back(fn, arg);
+  return 0;
+}
+
+void weft_mem_off_free(weft_device* device, weft_mem_free_fn* fn, void* arg) {
+  std::unique_lock guard(device->on_free_lock);
+  std::erase(device->on_free, std::pair(fn, arg));
 }
 
 weft_va weft_mem_va(const weft_mem* mem) { return mem->backend.va; }

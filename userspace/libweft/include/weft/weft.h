@@ -80,6 +80,15 @@ void *weft_mem_map(struct weft_mem *mem);
 void weft_mem_unmap(struct weft_mem *mem);
 /** DMA-BUF of [offset, offset + bytes), page-aligned; the caller closes *fd. -EOPNOTSUPP: this backend has none. */
 int weft_mem_export(struct weft_mem *mem, size_t offset, size_t bytes, int *fd);
+/**
+ * Call fn(arg, mem) for each object of the device that is freed or unregistered, before it is, in the thread that does it; weft_mem_find
+ * does not find it any more. For those who keep what refers to memory, such as registrations with another device. `fn` must not
+ * free memory of this device.
+ */
+typedef void weft_mem_free_fn(void *arg, struct weft_mem *mem);
+int weft_mem_on_free(struct weft_device *device, weft_mem_free_fn *fn, void *arg);
+/** End that. On return `fn` does not run and is not called again. */
+void weft_mem_off_free(struct weft_device *device, weft_mem_free_fn *fn, void *arg);
 /** The memory object that holds [va, va + bytes), or NULL. Fast: called for each buffer of each collective. */
 struct weft_mem *weft_mem_find(struct weft_device *device, weft_va va, size_t bytes);
 
