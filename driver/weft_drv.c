@@ -172,7 +172,9 @@ static int weft_init_pci(struct weft_device *wdev)
 	ret = dma_set_mask_and_coherent(dev, DMA_BIT_MASK(64));
 	if (ret)
 		return dev_err_probe(dev, ret, "no 64-bit DMA\n");
+	/* Regions name pages, however they lie: segments of any length, over any boundary. */
 	dma_set_max_seg_size(dev, UINT_MAX);
+	dma_set_seg_boundary(dev, ULONG_MAX);
 	return 0;
 }
 
