@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::uint32_t kGrain = 64;  // bytes
 constexpr std::uint32_t kSliceMin = 64 * 1024;
+constexpr std::size_t kExcusedMax = 8;  // deps that one op is excused from
 
 bool is_receive(std::uint8_t code) { return code == WCCL_OP_RECV || code == WCCL_OP_RECV_REDUCE; }
 bool is_local(std::uint8_t code) { return code == WCCL_OP_COPY || code == WCCL_OP_REDUCE; }
@@ -114,7 +115,7 @@ void Lowering::find_last_credits() {
   for (auto& [key, end] : late_from_) end = end > slots_ ? end - slots_ : 0;
 }
 
-void Lowering::load(Current& current) {
+void Lowering::load(Current& current, std::uint32_t index) {
   current = Current{};
   Runs& runs = current.runs = runs_of(view_.op);
   Past& past = current.past;
@@ -129,7 +130,7 @@ void Lowering::load(Current& current) {
       past.first_seq = seq;
       seq += past.slices;
     }
-    for (const std::uint32_t dep : view_.deps) add_dep(current, dep);
+    for (const std::uint32_t dep : view_.deps) add_dep(current, index, dep);
   }
   past_.push_back(past);
 }
@@ -148,7 +149,7 @@ bool Lowering::load_group() {
     }
     if (group_.size() == group_size_) group_.emplace_back();
     Current& current = group_[group_size_];
-    load(current);
+    load(current, group_begin_ + group_size_);
     group_slices_ = std::max(group_slices_, current.past.slices);
     ++group_size_;
   }
@@ -174,43 +175,73 @@ bool Lowering::next(Step& out) {
   }
 }
 
+namespace {
+
+// The places of an op; the destination first.
+std::array<const Place*, 3> places(const wccl_sched_op& op, const Place& dst, const Place& src, const Place& src2) {
+  return {op.code != WCCL_OP_SEND ? &dst : nullptr, op.code != WCCL_OP_RECV ? &src : nullptr,
+          op.code == WCCL_OP_REDUCE ? &src2 : nullptr};
+}
+
+bool overlap(const Place& x, const Place& y) {
+  return x.buffer == y.buffer && x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
+}
+
+}  // namespace
+
 // Slice j of b needs no more of a than slice j: each pair of their places is the same or apart, and one is the same.
 bool Lowering::slicewise(const Runs& a, std::uint32_t a_slices, const Runs& b, std::uint32_t b_slices) {
   if (a_slices != b_slices || a.slice_bytes != b.slice_bytes) return false;
   if (a.op.chunks == 0 && b.op.chunks == 0) return true;  // tokens
-  const auto list = [](const Runs& runs) {
-    return std::array<const Place*, 3>{runs.op.code != WCCL_OP_SEND ? &runs.dst : nullptr,
-                                       runs.op.code != WCCL_OP_RECV ? &runs.src : nullptr,
-                                       runs.op.code == WCCL_OP_REDUCE ? &runs.src2 : nullptr};
-  };
   bool same = false;
-  for (const Place* x : list(a)) {
-    for (const Place* y : list(b)) {
-      if (!x || !y || x->buffer != y->buffer) continue;
-      if (x->offset == y->offset && x->bytes == y->bytes) {
-        same = true;
-      } else if (x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes) {
-        return false;
-      }
+  for (const Place* x : places(a.op, a.dst, a.src, a.src2)) {
+    for (const Place* y : places(b.op, b.dst, b.src, b.src2)) {
+      if (!x || !y || !overlap(*x, *y)) continue;
+      if (x->offset != y->offset || x->bytes != y->bytes) return false;
+      same = true;
     }
   }
   return same;
 }
 
-void Lowering::add_dep(Current& current, std::uint32_t dep) {
+// One writes what the other touches.
+bool Lowering::conflict(const Runs& a, const Runs& b) {
+  const auto a_places = places(a.op, a.dst, a.src, a.src2), b_places = places(b.op, b.dst, b.src, b.src2);
+  for (std::size_t i = 0; i < a_places.size(); ++i) {
+    for (std::size_t k = 0; k < b_places.size(); ++k) {
+      if ((i == 0 || k == 0) && a_places[i] && b_places[k] && overlap(*a_places[i], *b_places[k])) return true;
+    }
+  }
+  return false;
+}
+
+void Lowering::add_dep(Current& current, std::uint32_t index, std::uint32_t dep) {
   const Past& past = past_[dep];
   source_.op(rank_, dep, dep_view_);
-  const wccl_sched_op& op = dep_view_.op;
+  const wccl_sched_op op = dep_view_.op;
+  if (const auto inherited = excused_.find(dep); inherited != excused_.end()) {
+    const std::vector<std::uint32_t> again = inherited->second;
+    for (const std::uint32_t earlier : again) add_dep(current, index, earlier);
+  }
   if (past.slices == 0 || (is_local(op.code) && past.local == kLocalObjects)) {
     current.fenced = true;
     return;
+  }
+  const Runs runs = runs_of(op);
+  // A dependency that matters only in place, or to who depends on this op. Tokens order for the order's sake.
+  if (op.chunks && current.runs.op.chunks && !conflict(runs, current.runs)) {
+    std::vector<std::uint32_t>& excused = excused_[index];
+    if (excused.size() < kExcusedMax) {
+      if (std::find(excused.begin(), excused.end(), dep) == excused.end()) excused.push_back(dep);
+      return;
+    }
   }
   if (is_local(op.code)) {
     current.deps.push_back({{EventKind::kLocal, 0, past.local, past.slices}, false});
     return;
   }
   const WaitFor wait{op.code == WCCL_OP_SEND ? EventKind::kSent : EventKind::kDone, op.lane, op.peer, past.first_seq};
-  if (!is_local(current.runs.op.code) && slicewise(runs_of(op), past.slices, current.runs, current.past.slices)) {
+  if (!is_local(current.runs.op.code) && slicewise(runs, past.slices, current.runs, current.past.slices)) {
     current.deps.push_back({wait, true});
   } else if (past.slices == 1) {
     current.deps.push_back({wait, false});

@@ -156,12 +156,13 @@ class Lowering {
   static std::uint32_t slices_of(const Runs& runs);
   bool load_group();
   Runs runs_of(const wccl_sched_op& op) const;
-  void load(Current& current);
-  void add_dep(Current& current, std::uint32_t dep);
+  void load(Current& current, std::uint32_t index);
+  void add_dep(Current& current, std::uint32_t index, std::uint32_t dep);
   bool emit(const Current& current, std::uint32_t index, Step& out);
   bool emit_tail(Step& out);
   static void add_wait(Step& out, const WaitFor& wait);
   static bool slicewise(const Runs& a, std::uint32_t a_slices, const Runs& b, std::uint32_t b_slices);
+  static bool conflict(const Runs& a, const Runs& b);
 
   const Source& source_;
   const std::uint32_t rank_;
@@ -170,6 +171,8 @@ class Lowering {
   const std::uint32_t slots_;
   Flows& flows_;
   std::vector<Past> past_;  // of all ops so far
+  // Deps that an op was excused from: those who depend on that op must look at them again.
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> excused_;
   // By flow: credits from this slice on are not waited for in this execution; and the same in the order of flows.
   std::unordered_map<std::uint64_t, std::uint64_t> late_from_;
   struct Late {
