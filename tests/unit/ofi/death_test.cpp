@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Peer, OfiDeath, ::testing::Values(SIGKILL, SIGSTOP),
 TEST(OfiAbsence, NobodyAtTheAddress) {
   std::vector<unsigned char> address;
   {
-    Endpoint gone;
+    Endpoint gone(tcp_args());
     address = gone.address();
   }
   weft_ofi_open_args args = tcp_args();

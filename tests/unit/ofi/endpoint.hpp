@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// An endpoint over tcp on the loopback interface, for tests.
+// An endpoint for tests.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,12 @@ inline const weft_ofi_api& api() {
   return *table;
 }
 
+// tcp over the loopback interface; or, in a node with a host NIC, what WEFT_OFI_PROVIDER names.
+inline std::string provider() {
+  const char* asked = std::getenv("WEFT_OFI_PROVIDER");
+  return asked != nullptr ? asked : "tcp";
+}
+
 inline weft_ofi_open_args tcp_args() {
   weft_ofi_open_args args{};
   args.size = sizeof(args);
@@ -33,9 +40,19 @@ inline weft_ofi_open_args tcp_args() {
   return args;
 }
 
+inline weft_ofi_open_args default_args() {
+  static const std::string name = provider();
+  weft_ofi_open_args args = tcp_args();
+  if (name == "tcp") return args;
+  args.provider = name.c_str();
+  args.address = nullptr;
+  args.flags = 0;
+  return args;
+}
+
 class Endpoint {
  public:
-  explicit Endpoint(const weft_ofi_open_args& args = tcp_args()) {
+  explicit Endpoint(const weft_ofi_open_args& args = default_args()) {
     EXPECT_EQ(api().open(&args, &ofi), 0) << api().error();
   }
   ~Endpoint() { close(); }
