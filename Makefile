@@ -2,7 +2,7 @@
 # The user's entry. Everything runs in one Debian 13 root that the first target makes (see vm/README.md).
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build asan demo check shell refresh clean clean-cache
+.PHONY: help setup build asan peer demo check shell refresh clean clean-cache
 # Each target is one process tree that one Ctrl-C ends; steps inside it run in parallel as they can.
 .NOTPARALLEL:
 
@@ -11,6 +11,7 @@ help:
 	@echo 'make check        what every change must pass: unit, sim and vm tests, style'
 	@echo 'make shell        boot a node with an accelerator and give a root shell in it'
 	@echo 'make build        build programs, device, firmware and driver into build/'
+	@echo 'make peer         what host NICs need: the kernel source and benchmarks into the root, their driver into build/efa'
 	@echo 'make setup        make the root: compilers, QEMU, kernel, guest userland (about 1.5 GB, 1 to 2 minutes)'
 	@echo 'make refresh      make the root again from today'"'"'s archives (security updates)'
 	@echo 'make clean        remove build/'
@@ -27,6 +28,10 @@ build:
 
 asan:
 	@vm/build asan
+
+peer:
+	@vm/setup peer >/dev/null
+	@vm/build
 
 demo: build
 	@exec vm/weft-vm demo $(DEMO)

@@ -24,6 +24,8 @@ def options(parser, nodes):
     parser.add_argument("--nodes", type=int, default=nodes, metavar="N", help="virtual machines (%(default)s)")
     parser.add_argument("--devices", type=int, default=1, metavar="D", help="accelerators in each (%(default)s)")
     parser.add_argument("--ports", type=int, default=1, metavar="P", help="ports of each accelerator (%(default)s)")
+    parser.add_argument("--nics", type=int, default=0, metavar="K",
+                        help="host NICs in each, beside the accelerators (%(default)s; make peer builds their driver)")
     parser.add_argument("--hbm", default="1G", metavar="SIZE", help="HBM of each accelerator (%(default)s)")
     parser.add_argument("--cpus", type=int, default=1, metavar="C", help="CPUs of each node (%(default)s)")
     parser.add_argument("--memory", type=int, default=1024, metavar="M", help="memory of each node in MiB (%(default)s)")
@@ -34,9 +36,10 @@ def options(parser, nodes):
     parser.add_argument("--no-driver", action="store_true", help="do not load the built driver")
     parser.add_argument("--qemu-opts", default="", metavar="OPTS", help="more options for QEMU, as one word")
     parser.add_argument("--device-opts", default="", metavar="K=V,...", help="more properties of the accelerators")
+    parser.add_argument("--nic-opts", default="", metavar="K=V,...", help="more properties of the host NICs")
     parser.add_argument("--append", default="", metavar="OPTS", help="more of the kernel's command line")
     parser.add_argument("--layout", choices=LAYOUTS, default="switch",
-                        help="accelerators under one PCIe switch, each at a root port, or on the root bus (%(default)s)")
+                        help="accelerators and NICs under one PCIe switch, each at a root port, or on the root bus (%(default)s)")
     parser.add_argument("--viommu", action="store_true", help="a strict Intel IOMMU in each node")
     parser.add_argument("--capture", metavar="FILE", help="pcapng of all frames on the switch")
     parser.add_argument("--loss", metavar="P", help="share of frames that the switch loses (0.01 is 1 %%)")
@@ -52,7 +55,7 @@ def options(parser, nodes):
 def cluster(args, **more):
     return Cluster(nodes=args.nodes, devices=args.devices, ports=args.ports, hbm=args.hbm, cpus=args.cpus,
                    memory=args.memory, kernel=args.kernel, modules=args.module, driver=not args.no_driver,
-                   qemu_opts=args.qemu_opts, device_opts=args.device_opts, viommu=args.viommu, capture=args.capture,
+                   qemu_opts=args.qemu_opts, device_opts=args.device_opts, nics=args.nics, nic_opts=args.nic_opts, viommu=args.viommu, capture=args.capture,
                    loss=args.loss, seed=args.seed, model=args.model, layout=args.layout, share=args.share, sanitize=args.sanitize,
                    append=args.append, allow=args.allow, boot_timeout=args.boot_timeout, say=warn, **more)
 

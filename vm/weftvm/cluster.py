@@ -38,17 +38,19 @@ class Cluster:
     Sizes are QEMU's ("1G"), memory is in MiB, times in seconds. `modules` are inserted in order; one named weft.ko
     takes the place of the built driver; driver=False loads none. `allow` holds regular expressions for kernel messages
     that a test provokes. `share` is a folder that every node sees as /share (read-write); by default it ends with the
-    cluster. `sanitize` takes the device and the switch from build/asan. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
+    cluster. `nics` is the number of host NICs in each node, `nic_opts` more of their properties; they need the root's stage
+    "peer" (make peer). `sanitize` takes the device and the switch from build/asan. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
     """
 
     def __init__(self, nodes=2, devices=1, ports=1, hbm="1G", cpus=1, memory=1024, kernel="vmlinux", modules=(),
-                 driver=True, qemu_opts=(), device_opts="", viommu=False, capture=None, loss=None, seed=None, model=None,
+                 driver=True, qemu_opts=(), device_opts="", nics=0, nic_opts="", viommu=False, capture=None, loss=None, seed=None, model=None,
                  layout="switch", share=None, append="", sanitize=False, allow=(), boot_timeout=180, say=None, interactive=False):
         if not 1 <= nodes <= MAX_NODES:
             raise ValueError(f"nodes is 1 to {MAX_NODES}")
         if layout not in LAYOUTS:
             raise ValueError(f"layout is one of {', '.join(LAYOUTS)}")
         self.size, self.devices, self.ports, self.hbm, self.cpus, self.memory = nodes, devices, ports, hbm, cpus, memory
+        self.nics, self.nic_opts = nics, nic_opts
         self.kernel, self.modules, self.driver = kernel, [Path(m) for m in modules], driver
         self.qemu_opts = shlex.split(qemu_opts) if isinstance(qemu_opts, str) else list(qemu_opts)
         self.device_opts, self.viommu, self.layout, self.model = device_opts, viommu, layout, model
@@ -241,6 +243,10 @@ class Cluster:
             modules.insert(0, built)
         if self.devices and self.driver and not modules:
             self._say("no driver is built (build/driver/weft.ko): the accelerators stay without one")
+        if self.nics and self.driver and not any(m.name == "efa.ko" for m in modules):
+            if not paths.EFA.exists():
+                raise ValueError("no driver for host NICs is built (build/efa/efa.ko): say make peer")
+            modules.append(paths.EFA)
         (weft / "modules").mkdir(exist_ok=True)
         self._insmod, self._modprobe = [], []
         ours = {m.name.replace("-", "_").removesuffix(".ko") for m in modules}
@@ -253,10 +259,10 @@ class Cluster:
         self._firmware = str(paths.FIRMWARE) if paths.FIRMWARE.exists() and self.driver else ""
         self._kernel, self._initrd = self._pick_kernel()
         self._preload = ""
-        if self.devices:
+        if self.devices or self.nics:
             device = self._tree() / "lib" / "weft-qemu.so"
             if not device.exists():
-                raise ValueError(f"no device is built ({device.relative_to(paths.TOP)}); or say --devices 0")
+                raise ValueError(f"no device is built ({device.relative_to(paths.TOP)}); or say --devices 0 and --nics 0")
             self._preload = f"{_asan_runtime()}:{device}" if self.sanitize else str(device)
 
     def _pick_kernel(self):
@@ -280,7 +286,7 @@ class Cluster:
         program = self._tree() / "bin" / "weft-fabric"
         self._net = None
         if not program.exists():
-            if self.devices or self.capture or self.size > 2:
+            if self.devices or self.nics or self.capture or self.size > 2:
                 raise ValueError(f"no switch is built ({program.relative_to(paths.TOP)})")
             return  # two nodes without accelerators reach each other by QEMU's own means
         cmd = ["setpriv", "--pdeathsig", "KILL", str(program), "--weft", str(self.rundir / "weft.sock"),
@@ -303,30 +309,39 @@ class Cluster:
             raise NodeDied("the switch did not start: " + self.fabric_log.read_text(errors="replace").strip())
         self._net = self.rundir / "net.sock"
 
-    def _pci(self):
-        """QEMU options for the accelerators and where they sit."""
+    def _pci(self, rank):
+        """QEMU options for the accelerators and the host NICs of a node, and where they sit."""
         out = []
-        if self.layout == "switch" and self.devices:
+        functions = []
+        for d in range(self.devices):
+            if self.model:
+                device = f"weft-model,bus=@,path={Path(self.model).resolve()},name=n{rank}d{d}"
+            else:
+                device = f"weft,bus=@,hbm={self.hbm},ports={self.ports},serial=n{rank}d{d}"
+            device += f",fabric={self.rundir}/weft.sock"
+            functions.append(device + ("," + self.device_opts if self.device_opts else ""))
+        for k in range(self.nics):
+            nic = f"weft-efa,bus=@,mac={self.nic_mac(rank, k)},fabric={self.rundir}/weft.sock,serial=n{rank}e{k}"
+            functions.append(nic + ("," + self.nic_opts if self.nic_opts else ""))
+        if self.layout == "switch" and functions:
             out += ["-device", "pcie-root-port,id=rp0,bus=pcie.0,chassis=1,slot=1",
                     "-device", "x3130-upstream,id=up0,bus=rp0"]
-        for d in range(self.devices):
+        for i, function in enumerate(functions):
             if self.layout == "switch":
-                bus = f"dn{d}"
-                out += ["-device", f"xio3130-downstream,id={bus},bus=up0,chassis=2,slot={d}"]
+                bus = f"dn{i}"
+                out += ["-device", f"xio3130-downstream,id={bus},bus=up0,chassis=2,slot={i}"]
             elif self.layout == "roots":
-                bus = f"rp{d}"
-                out += ["-device", f"pcie-root-port,id={bus},bus=pcie.0,chassis={1 + d},slot={1 + d}"]
+                bus = f"rp{i}"
+                out += ["-device", f"pcie-root-port,id={bus},bus=pcie.0,chassis={1 + i},slot={1 + i}"]
             else:
                 bus = "pcie.0"
-            if self.model:
-                device = f"weft-model,path={Path(self.model).resolve()},bus={bus},name=n@d{d}"
-            else:
-                device = f"weft,bus={bus},hbm={self.hbm},ports={self.ports},serial=n@d{d}"
-            device += f",fabric={self.rundir}/weft.sock"
-            if self.device_opts:
-                device += "," + self.device_opts
-            out += ["-device", device]
+            out += ["-device", function.replace("bus=@", f"bus={bus}", 1)]
         return out
+
+    @staticmethod
+    def nic_mac(rank, nic):
+        """The address of a host NIC; its GID is made of it (EUI-64)."""
+        return f"02:ef:a0:{rank >> 8:02x}:{rank & 255:02x}:{nic:02x}"
 
     def _boot(self, node):
         rank = node.rank
@@ -360,7 +375,7 @@ class Cluster:
             argv += ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap" + (",readonly=on" if readonly else ""),
                      "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}{virtio}"]
         argv += self._netdev(rank, virtio)
-        argv += [o.replace("=n@", f"=n{rank}") for o in self._pci()]
+        argv += self._pci(rank)
         argv += self.qemu_opts
         node.start(argv, preload=self._preload, interactive=bool(quoted["interactive"]),
                    allow=self.allow, virtio=virtio)

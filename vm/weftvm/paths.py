@@ -10,6 +10,7 @@ BIN = BUILD / "weft" / "bin"
 LIB = BUILD / "weft" / "lib"
 FIRMWARE = BUILD / "weft" / "firmware" / "weft-fw.bin"
 DRIVER = BUILD / "driver"
+EFA = BUILD / "efa" / "efa.ko"  # the host NIC's driver
 GUEST = BUILD / "guest"  # what a guest sees of the checkout besides the build
 MADE = Path(os.environ.get("WEFT_MADE", "/nonexistent"))
 CLEAN_ROOT = os.environ.get("WEFT_CLEAN_ROOT", "/")
