@@ -133,6 +133,9 @@ TEST_F(Transfer, Info) {
   } else {
     EXPECT_EQ(std::string(info.bdf).size(), std::string("0000:00:00.0").size()) << info.bdf;
     EXPECT_EQ(info.flags, WEFT_OFI_DMABUF);
+    std::printf("%s at %s: messages up to %llu bytes, RMA up to %llu, depths %u, %u, %u\n", info.domain, info.bdf,
+                static_cast<unsigned long long>(info.max_send), static_cast<unsigned long long>(info.max_rma),
+                info.tx_depth, info.rx_depth, info.arrivals);
   }
   // A caller of an older version of this struct.
   weft_ofi_info old{};

@@ -124,11 +124,9 @@ int weft_ofi::set_up() {
   if (int e = set_options()) return e;
   if (int e = fi_enable(endpoint)) return failed("cannot enable the endpoint", e);
 
-  max_send_ = info_->ep_attr->max_msg_size;
-  std::size_t most = 0, room = sizeof(most);
-  max_rma_ = fi_getopt(&endpoint->fid, FI_OPT_ENDPOINT, FI_OPT_MAX_RMA_SIZE, &most, &room) == 0 && most != 0
-                 ? most
-                 : info_->ep_attr->max_msg_size;
+  // efa-direct says the RMA limit of both; its messages are packets.
+  max_send_ = option_size(FI_OPT_MAX_MSG_SIZE, info_->ep_attr->max_msg_size);
+  max_rma_ = option_size(FI_OPT_MAX_RMA_SIZE, info_->ep_attr->max_msg_size);
   own_address_.resize(256);
   std::size_t bytes = own_address_.size();
   if (int e = fi_getname(&endpoint->fid, own_address_.data(), &bytes)) return failed("has no address", e);
@@ -142,6 +140,11 @@ int weft_ofi::set_up() {
   // For flush(): ourselves as a peer, and somewhere to read to.
   if (int e = insert_locked(own_address_.data(), own_address_.size(), &self_)) return e;
   return register_host(scratch_.data(), scratch_.size(), WEFT_OFI_LOCAL, &scratch_region_);
+}
+
+std::size_t weft_ofi::option_size(int option, std::size_t otherwise) const {
+  std::size_t value = 0, room = sizeof(value);
+  return fi_getopt(&endpoint_->fid, FI_OPT_ENDPOINT, option, &value, &room) == 0 && value != 0 ? value : otherwise;
 }
 
 // The efa fabric would use shared memory and emulate writes in software where it may; both copy with the CPU.

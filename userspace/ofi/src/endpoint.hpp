@@ -93,6 +93,7 @@ struct weft_ofi {
   weft_ofi(const weft::ofi::Provider& provider, const weft_ofi_open_args& args) : provider_(provider), args_(args) {}
   int set_up();
   int set_options();
+  std::size_t option_size(int option, std::size_t otherwise) const;
   int insert_locked(const void* blob, std::size_t bytes, std::uint32_t* peer);
   int add_region(std::unique_ptr<weft_ofi_mr> mr, fid_mr* region, weft_ofi_mr** out);
   std::uint64_t access(unsigned flags) const;
@@ -112,8 +113,7 @@ struct weft_ofi {
   const weft::ofi::Provider provider_;
   weft_ofi_open_args args_;
   weft::ofi::Info info_;
-  std::uint64_t max_rma_ = 0;
-  std::size_t max_send_ = 0;
+  std::size_t max_send_ = 0, max_rma_ = 0;
   bool emulated_rma_ = false;
   std::vector<unsigned char> own_address_;
 
