@@ -2,7 +2,7 @@
 # The user's entry. Everything runs in one Debian 13 root that the first target makes (see vm/README.md).
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build asan peer demo check shell refresh clean clean-cache
+.PHONY: help setup build peer demo check shell refresh clean clean-cache
 # Each target is one process tree that one Ctrl-C ends; steps inside it run in parallel as they can.
 .NOTPARALLEL:
 
@@ -26,9 +26,6 @@ setup:
 build:
 	@vm/build
 
-asan:
-	@vm/build asan
-
 peer:
 	@vm/setup peer >/dev/null
 	@vm/build
@@ -39,7 +36,7 @@ demo: build
 # TESTS='vm/test_boot' runs what matches only.
 check:
 	@vm/setup check >/dev/null
-	@vm/build asan
+	@vm/build check
 	@exec vm/weft-vm check $(TESTS)
 
 shell: build

@@ -45,7 +45,7 @@ def options(parser, nodes):
     parser.add_argument("--loss", metavar="P", help="share of frames that the switch loses (0.01 is 1 %%)")
     parser.add_argument("--seed", metavar="S", help="seed of what happens by chance")
     parser.add_argument("--model", metavar="X.so", help="device model to load instead of the accelerator's")
-    parser.add_argument("--sanitize", action="store_true", help="the device and the switch under ASan and UBSan (make asan)")
+    parser.add_argument("--sanitize", action="store_true", help="the device and the switch under ASan and UBSan (vm/build check)")
     parser.add_argument("--share", metavar="DIR", help="folder that is /share in every node (by default a passing one)")
     parser.add_argument("--allow", action="append", default=[], metavar="REGEX",
                         help="kernel messages that do not fail the run")
