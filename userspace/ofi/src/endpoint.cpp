@@ -149,7 +149,7 @@ std::size_t weft_ofi::option_size(int option, std::size_t otherwise) const {
 
 // The efa fabric would use shared memory and emulate writes in software where it may; both copy with the CPU.
 int weft_ofi::set_options() {
-  if (!provider_.is_efa || !provider_.messages_by_cpu) return 0;
+  if (!provider_.is_efa || !provider_.is_protocol) return 0;
   const bool no = false, yes = true;
   fi_setopt(&endpoint_->fid, FI_OPT_ENDPOINT, FI_OPT_SHARED_MEMORY_PERMITTED, &no, sizeof(no));
   emulated_rma_ = fi_setopt(&endpoint_->fid, FI_OPT_ENDPOINT, FI_OPT_EFA_USE_DEVICE_RDMA, &yes, sizeof(yes)) != 0;
@@ -322,8 +322,10 @@ int weft_ofi::check(const Request& r) {
     return fail(EINVAL, "%s of [%llu, +%zu): not within the region's %llu bytes", name_of(r.op),
                 static_cast<unsigned long long>(r.offset), r.bytes,
                 static_cast<unsigned long long>(r.mr != nullptr ? r.mr->bytes : 0));
-  if (message && r.mr->dmabuf && provider_.messages_by_cpu)
-    return fail(EOPNOTSUPP, "%s may copy messages with the CPU, which a DMA-BUF does not allow", provider_.name);
+  // efa copies messages as its protocol likes, efa-direct short ones into their descriptor.
+  if (message && r.mr->dmabuf)
+    return fail(EOPNOTSUPP, "%s may copy messages with the CPU, which a DMA-BUF does not allow: write or read",
+                provider_.name);
   if (r.op != WEFT_OFI_RECV && r.bytes > (message ? max_send_ : max_rma_))
     return fail(EMSGSIZE, "%s of %zu bytes: %s takes %llu", name_of(r.op), r.bytes, provider_.name,
                 static_cast<unsigned long long>(message ? max_send_ : max_rma_));

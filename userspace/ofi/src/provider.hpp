@@ -15,7 +15,7 @@ struct Provider {
   const char* libfabric;  // its name there
   const char* fabric;     // fabric's name, or nullptr
   bool is_efa;
-  bool messages_by_cpu;  // a message may be copied by the CPU on its way, unlike a write or a read
+  bool is_protocol;  // software between the calls and the device
 };
 
 // nullptr: unknown, and fail() was called.

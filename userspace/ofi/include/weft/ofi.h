@@ -140,7 +140,7 @@ struct weft_ofi_api {
 			       uint64_t remote_address, uint64_t key, uint32_t immediate, void *context);
 	int (*read)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
 		    uint64_t remote_address, uint64_t key, void *context);
-	/** DMA-BUF regions on "efa": -EOPNOTSUPP, since that protocol may copy messages with the CPU. */
+	/** A DMA-BUF region: -EOPNOTSUPP, since libfabric may copy messages with the CPU (on efa-direct the short ones). */
 	int (*send)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes, void *context);
 	/** -EAGAIN: rx_depth are posted. A message that does not fit is an error. Has no time-out. */
 	int (*recv)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes, void *context);
