@@ -28,9 +28,8 @@ static const WeftModelType weft_accelerator = {
 #endif
 
 #ifdef CONFIG_WEFT_EFA
-static const char *const weft_efa_options[] = {
-    "mac", "mtu", "spray", "posted", "serial", NULL
-};
+static const char *const weft_efa_options[] = { "mac",    "mtu",    "spray",
+                                                "posted", "serial", NULL };
 
 static const WeftModelType weft_efa = {
     .name = "weft-efa",

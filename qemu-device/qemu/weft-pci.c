@@ -127,8 +127,9 @@ static void *weft_dma_map(void *opaque, uint64_t iova, size_t *bytes,
         return NULL;
     }
     owner = memory_region_owner(mr);
-    *target = owner && object_dynamic_cast(owner, TYPE_PCI_DEVICE) ?
-        WEFT_ENGINE_DEVICE_MEMORY : WEFT_ENGINE_GUEST_RAM;
+    *target = owner && object_dynamic_cast(owner, TYPE_PCI_DEVICE)
+                  ? WEFT_ENGINE_DEVICE_MEMORY
+                  : WEFT_ENGINE_GUEST_RAM;
     *bytes = len;
     memory_region_ref(mr);
     return qemu_map_ram_ptr(mr->ram_block, xlat);
@@ -344,7 +345,7 @@ static bool weft_add_free_options(WeftPCIState *s, GArray *options, char **list,
             return false;
         }
         *equals = '\0';
-        option = (struct weft_abi_option) { *list, equals + 1 };
+        option = (struct weft_abi_option){ *list, equals + 1 };
         g_array_append_val(options, option);
     }
     return true;
@@ -449,8 +450,8 @@ static bool weft_init_bars(WeftPCIState *s, Error **errp)
         uint8_t type = PCI_BASE_ADDRESS_SPACE_MEMORY;
 
         if (bar->prefetch) {
-            type |= PCI_BASE_ADDRESS_MEM_TYPE_64 |
-                    PCI_BASE_ADDRESS_MEM_PREFETCH;
+            type |=
+                PCI_BASE_ADDRESS_MEM_TYPE_64 | PCI_BASE_ADDRESS_MEM_PREFETCH;
         }
         s->bar[i].device = s;
         s->bar[i].index = i;
@@ -571,8 +572,8 @@ static bool weft_try_realize(WeftPCIState *s, Error **errp)
         error_setg_errno(errp, -ret, "no thread for the model");
         return false;
     }
-    s->vm_state = qdev_add_vm_change_state_handler(DEVICE(s),
-                                                   weft_vm_change_state, s);
+    s->vm_state =
+        qdev_add_vm_change_state_handler(DEVICE(s), weft_vm_change_state, s);
     s->exit.notify = weft_process_exit;
     qemu_add_exit_notifier(&s->exit);
     qemu_register_reset(weft_machine_reset, s);
@@ -696,17 +697,19 @@ static void weft_pci_class_init(ObjectClass *oc, WeftClassData *data)
     device_class_set_props(dc, weft_properties);
     set_bit(DEVICE_CATEGORY_MISC, dc->categories);
 
-    object_class_property_set_description(oc, "fabric",
-        "UNIX socket of the switch that the links connect to");
-    object_class_property_set_description(oc, "name",
+    object_class_property_set_description(
+        oc, "fabric", "UNIX socket of the switch that the links connect to");
+    object_class_property_set_description(
+        oc, "name",
         "Name on the fabric: link i is NAMEpi (default: serial, then id)");
-    object_class_property_set_description(oc, "options",
-        "More options of the model: key=value;key=value");
-    object_class_property_set_description(oc, "trace",
+    object_class_property_set_description(
+        oc, "options", "More options of the model: key=value;key=value");
+    object_class_property_set_description(
+        oc, "trace",
         "Every event of the model to the log (-D FILE, else stderr)");
     object_class_property_add_str(oc, "inject", NULL, weft_inject_set);
-    object_class_property_set_description(oc, "inject",
-        "Plant a fault while running: name and numbers");
+    object_class_property_set_description(
+        oc, "inject", "Plant a fault while running: name and numbers");
 }
 
 static void weft_model_class_init(ObjectClass *oc, WeftClassData *data)
@@ -725,7 +728,7 @@ static void weft_model_class_init(ObjectClass *oc, WeftClassData *data)
     if (!type->entry) {
         device_class_set_props(DEVICE_CLASS(oc), weft_path_properties);
         object_class_property_set_description(oc, "path",
-            "Shared object with the model");
+                                              "Shared object with the model");
     }
 }
 
@@ -738,10 +741,11 @@ static const TypeInfo weft_pci_info = {
     .class_size = sizeof(WeftPCIClass),
     .class_init = weft_pci_class_init,
     .abstract = true,
-    .interfaces = (InterfaceInfo[]) {
-        { INTERFACE_PCIE_DEVICE },
-        { },
-    },
+    .interfaces =
+        (InterfaceInfo[]){
+            { INTERFACE_PCIE_DEVICE },
+            {},
+        },
 };
 
 #ifndef CONFIG_WEFT_IN_TREE
@@ -752,12 +756,13 @@ static const TypeInfo weft_pci_info = {
 static void weft_check_version(void)
 {
     g_autoptr(VersionInfo) v = qmp_query_version(NULL);
-    g_autofree char *have = g_strdup_printf("%" PRId64 ".%" PRId64 ".%" PRId64,
-                                            v->qemu->major, v->qemu->minor,
-                                            v->qemu->micro);
+    g_autofree char *have =
+        g_strdup_printf("%" PRId64 ".%" PRId64 ".%" PRId64, v->qemu->major,
+                        v->qemu->minor, v->qemu->micro);
 
     if (strcmp(have, QEMU_VERSION)) {
-        fprintf(stderr, "weft-qemu.so was built for QEMU " QEMU_VERSION ", but "
+        fprintf(stderr,
+                "weft-qemu.so was built for QEMU " QEMU_VERSION ", but "
                 "this is QEMU %s: build it again with this QEMU's headers\n",
                 have);
         exit(EXIT_FAILURE);

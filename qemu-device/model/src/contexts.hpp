@@ -19,7 +19,7 @@ namespace weft::model {
 
 // Auto-unlink: what is destroyed leaves the list that it is in, at once.
 using Hook = boost::intrusive::list_member_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
-template <class T, Hook T::*member>
+template <class T, Hook T::* member>
 using LinkedList = boost::intrusive::list<T, boost::intrusive::member_hook<T, Hook, member>,
                                           boost::intrusive::constant_time_size<false>>;
 

@@ -19,10 +19,10 @@ std::size_t dtype_bytes(std::uint32_t dtype);
 // Integers: sums and products wrap modulo 2^bits; AVG divides the wrapped sum and truncates toward zero.
 // f32, f64: one IEEE operation in that type, round to nearest even; AVG adds, then divides.
 // f16, bf16: the operation in f32, then one rounding to nearest even. For a sum and a product this is the correctly
-// rounded result (f32 has more than twice the bits and two), except for products that are subnormal in bf16. AVG divides
-// in f32 before that rounding.
-// NaN: a NaN operand gives a quiet NaN, also for MIN and MAX (as IEEE 754-2019 minimum and maximum); which payload is
-// unspecified. MIN and MAX of +0 and -0 give the second operand. Subnormals are kept.
+// rounded result (f32 has more than twice the bits and two), except for products that are subnormal in bf16. AVG
+// divides in f32 before that rounding. NaN: a NaN operand gives a quiet NaN, also for MIN and MAX (as IEEE 754-2019
+// minimum and maximum); which payload is unspecified. MIN and MAX of +0 and -0 give the second operand. Subnormals are
+// kept.
 bool reduce(std::uint32_t dtype, std::uint32_t op, void* out, const void* a, const void* b, std::size_t elements,
             std::uint32_t divisor);
 

@@ -32,7 +32,7 @@ class SimDevice : public ::testing::Test {
 };
 
 TEST_F(SimDevice, TellsWhatItIs) {
-  struct weft_device_info info {};
+  struct weft_device_info info{};
   info.size = sizeof(info);
   ASSERT_EQ(weft_device_info(accel.get(), &info), 0) << weft_last_error();
   EXPECT_STREQ(info.backend, "sim");
@@ -328,7 +328,7 @@ TEST(SimFirmware, ImageBootsAndServes) {
   if (image == nullptr) GTEST_SKIP() << "no firmware image was built (no riscv64-unknown-elf compiler)";
   Sim sim({.devices = 1, .firmware = image});
   Accel accel(0);
-  struct weft_device_info info {};
+  struct weft_device_info info{};
   info.size = sizeof(info);
   ASSERT_EQ(weft_device_info(accel.get(), &info), 0);
   EXPECT_EQ(info.fw_version >> 16, 1u);

@@ -399,7 +399,9 @@ struct Listener {
     fd = std::move(s);
   }
   void close() {
-    { Fd gone = std::exchange(fd, Fd()); }
+    {
+      Fd gone = std::exchange(fd, Fd());
+    }
     ::unlink(path.c_str());
   }
   Fd accept() {

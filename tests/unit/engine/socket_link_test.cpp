@@ -155,7 +155,9 @@ TEST(SocketLink, PeerThatGoesIsADownLink) {
   Owner owner;
   auto [a, b] = socket_pair();
   SocketLink link(std::move(a), owner, {.name = "x"});
-  { Fd gone = std::move(b); }
+  {
+    Fd gone = std::move(b);
+  }
   link.flush();
   link.readable();
   EXPECT_FALSE(link.open());

@@ -19,24 +19,24 @@ extern "C" {
 #define TOY_BUSY 0x28 /* 1: step() always leaves more */
 #define TOY_DMA_ADDR 0x30
 #define TOY_DMA_BYTES 0x38
-#define TOY_DMA_GO 0x40 /* 1: bus to RAM offset 0; 2: RAM offset 0 to bus; 3: map and forget; done in step() */
-#define TOY_DMA_DONE 0x48 /* transfers done */
+#define TOY_DMA_GO 0x40    /* 1: bus to RAM offset 0; 2: RAM offset 0 to bus; 3: map and forget; done in step() */
+#define TOY_DMA_DONE 0x48  /* transfers done */
 #define TOY_DMA_ERROR 0x50 /* of the last one, errno value */
-#define TOY_IRQ 0x58 /* raise this vector in step() */
-#define TOY_TIMER 0x60 /* fire so many ns from now */
+#define TOY_IRQ 0x58       /* raise this vector in step() */
+#define TOY_TIMER 0x60     /* fire so many ns from now */
 #define TOY_FIRED 0x68
 #define TOY_SEND 0x70 /* send so many frames on link 0: 64 + n % 1400 bytes, n counts from 0 in each */
 #define TOY_SENT 0x78
-#define TOY_RECEIVED 0x80 /* frames, all links */
+#define TOY_RECEIVED 0x80   /* frames, all links */
 #define TOY_BAD_FRAMES 0x88 /* received out of order or damaged */
-#define TOY_LINKS_UP 0x90 /* a bit each */
-#define TOY_RELEASE 0x98 /* give back so many held frames of link 0 */
-#define TOY_STEPPER 0xa0 /* low bits of the identity of the thread that made the last step */
-#define TOY_RESETS 0xa8 /* read: cold in the low, FLR in the high half */
-#define TOY_LOG 0xb0 /* log so many warnings in step() */
-#define TOY_DISCARD 0xb8 /* ram_discard of TOY_DMA_BYTES bytes at this offset; result in TOY_DMA_ERROR */
+#define TOY_LINKS_UP 0x90   /* a bit each */
+#define TOY_RELEASE 0x98    /* give back so many held frames of link 0 */
+#define TOY_STEPPER 0xa0    /* low bits of the identity of the thread that made the last step */
+#define TOY_RESETS 0xa8     /* read: cold in the low, FLR in the high half */
+#define TOY_LOG 0xb0        /* log so many warnings in step() */
+#define TOY_DISCARD 0xb8    /* ram_discard of TOY_DMA_BYTES bytes at this offset; result in TOY_DMA_ERROR */
 
-const struct weft_abi_model *toy_model_entry(uint32_t version);
+const struct weft_abi_model* toy_model_entry(uint32_t version);
 
 #ifdef __cplusplus
 }

@@ -104,25 +104,13 @@ TEST_P(Check, EventQueue) {
 TEST_P(Check, HbmZero) {
   using T = weft_mbox_range;
   expect_checked<T>(WEFT_MBOX_HBM_ZERO, {kHbm - 4096, 4096},
-                    {{"whole",
-                      [](T& r) {
-                        r = {0, kHbm};
-                      },
-                      WEFT_ERR_OK},
+                    {{"whole", [](T& r) { r = {0, kHbm}; }, WEFT_ERR_OK},
                      {"one byte more", [](T& r) { r.length += 1; }, WEFT_ERR_BAD_RANGE},
                      {"one byte on", [](T& r) { r.offset += 1; }, WEFT_ERR_BAD_RANGE},
                      {"nothing", [](T& r) { r.length = 0; }, WEFT_ERR_BAD_RANGE},
-                     {"behind",
-                      [](T& r) {
-                        r = {kHbm, 1};
-                      },
-                      WEFT_ERR_BAD_RANGE},
+                     {"behind", [](T& r) { r = {kHbm, 1}; }, WEFT_ERR_BAD_RANGE},
                      {"far behind", [](T& r) { r.offset = kTop; }, WEFT_ERR_BAD_RANGE},
-                     {"overflow",
-                      [](T& r) {
-                        r = {4096, kTop - 4095};
-                      },
-                      WEFT_ERR_BAD_RANGE}});
+                     {"overflow", [](T& r) { r = {4096, kTop - 4095}; }, WEFT_ERR_BAD_RANGE}});
 }
 
 TEST_P(Check, CtxCreate) {

@@ -32,7 +32,7 @@ TEST(Backends, TheEnvironmentNamesTheDevice) {
   ASSERT_EQ(setenv("WEFT_DEVICE", "null", 1), 0);
   weft_device* device = nullptr;
   ASSERT_EQ(weft_device_open(nullptr, &device), 0) << weft_last_error();
-  struct weft_device_info info {};
+  struct weft_device_info info{};
   info.size = sizeof(info);
   ASSERT_EQ(weft_device_info(device, &info), 0);
   EXPECT_STREQ(info.backend, "null");
@@ -53,7 +53,7 @@ TEST(Backends, KernelSaysWhyThereIsNone) {
 TEST(Backends, AnOwnOneIsLoadedWithItsArgument) {
   weft_device* device = nullptr;
   ASSERT_EQ(weft_device_open(WEFT_TEST_BACKEND ":with:colons", &device), 0) << weft_last_error();
-  struct weft_device_info info {};
+  struct weft_device_info info{};
   info.size = sizeof(info);
   ASSERT_EQ(weft_device_info(device, &info), 0);
   EXPECT_STREQ(info.serial, "with:colons");

@@ -56,7 +56,7 @@ int weft_device_count(const char* name) {
 
 int weft_device_info(weft_device* device, struct weft_device_info* info) {
   if (info == nullptr || info->size < sizeof(info->size)) return fail(EINVAL, "weft_device_info: size is not set");
-  struct weft_device_info whole {};
+  struct weft_device_info whole{};
   whole.size = sizeof(whole);
   const int error = device->backend->info(device->handle, &whole);
   if (error != 0) return fail(-error, "weft_device_info: %s", std::strerror(-error));

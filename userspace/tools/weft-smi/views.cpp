@@ -16,7 +16,7 @@ void check(int result) {
 }
 
 struct weft_device_info info_of(const Device& device) {
-  struct weft_device_info info {};
+  struct weft_device_info info{};
   info.size = sizeof(info);
   check(weft_device_info(device.get(), &info));
   return info;

@@ -32,7 +32,8 @@ extern "C" {
 enum weft_abi_bar_kind {
 	WEFT_ABI_BAR_NONE = 0,
 	WEFT_ABI_BAR_MMIO = 1, /* accesses come to region_read / region_write */
-	WEFT_ABI_BAR_RAM = 2, /* the host allocates it, shares it with the guest and hands the pointer to attach_ram() */
+	WEFT_ABI_BAR_RAM =
+		2, /* the host allocates it, shares it with the guest and hands the pointer to attach_ram() */
 	WEFT_ABI_BAR_MSIX = 3, /* the host's: vector table and PBA */
 };
 
@@ -137,7 +138,8 @@ struct weft_abi_host {
 	 * Hand a frame (without FCS) to link `link`, priority `cls` 0..7. The bytes are copied or sent before it returns.
 	 * -EAGAIN: no credit; link_ready() is called when there is some. -ENETDOWN: link is down.
 	 */
-	int (*link_send)(void *opaque, uint32_t link, uint32_t cls, const struct weft_abi_segment *segment, uint32_t segments);
+	int (*link_send)(void *opaque, uint32_t link, uint32_t cls, const struct weft_abi_segment *segment,
+			 uint32_t segments);
 	/** `frames` frames of link_receive() have left the model's buffers: the sender may send as many more. */
 	void (*link_credit)(void *opaque, uint32_t link, uint32_t cls, uint32_t frames);
 	/** Ask the peer to stop or go on with class `cls` (PFC). */
@@ -147,7 +149,8 @@ struct weft_abi_host {
 	int (*ram_discard)(void *opaque, uint32_t bar, uint64_t offset, uint64_t bytes);
 
 	/** One event for the log: a name from a fixed set and numbers. */
-	void (*log)(void *opaque, enum weft_abi_log_level level, const char *event, const uint64_t *value, uint32_t values);
+	void (*log)(void *opaque, enum weft_abi_log_level level, const char *event, const uint64_t *value,
+		    uint32_t values);
 
 	/** Whose memory is at `iova` (enum weft_abi_target)? -EFAULT: nobody's. Added later: NULL or absent in older hosts. */
 	int (*dma_target)(void *opaque, uint64_t iova);
@@ -171,8 +174,8 @@ struct weft_abi_model {
 	uint32_t version; /* WEFT_ABI_VERSION */
 
 	/** Make a device. On error `message` (if not NULL) gets a text of at most `room` bytes that says what to do. */
-	int (*create)(const struct weft_abi_host *host, const struct weft_abi_config *config, void **model, char *message,
-		      size_t room);
+	int (*create)(const struct weft_abi_host *host, const struct weft_abi_config *config, void **model,
+		      char *message, size_t room);
 	void (*destroy)(void *model);
 	void (*info)(void *model, struct weft_abi_info *info);
 	/** The memory behind RAM BAR `bar`; stays until destroy(). */

@@ -59,7 +59,8 @@ enum weft_redop {
  */
 enum weft_rdma_op {
 	WEFT_RDMA_WRITE = 0,
-	WEFT_RDMA_WRITE_IMM = 1, /* addr[2]: 32-bit immediate; on a channel, the peer's sync object sync_base + it += 1 */
+	WEFT_RDMA_WRITE_IMM =
+		1, /* addr[2]: 32-bit immediate; on a channel, the peer's sync object sync_base + it += 1 */
 	WEFT_RDMA_READ = 2,
 	WEFT_RDMA_SEND = 3,
 };
@@ -114,7 +115,8 @@ WEFT_ASSERT_SIZE(struct weft_ring_head, 64);
 
 enum weft_queue_state {
 	WEFT_QUEUE_RUNNING = 1,
-	WEFT_QUEUE_HALTED = 2, /* a command failed, or the queue was aborted: nothing more starts, nothing more signals */
+	WEFT_QUEUE_HALTED =
+		2, /* a command failed, or the queue was aborted: nothing more starts, nothing more signals */
 };
 
 /** A command queue, as the mailbox creates it. The ring is named like all memory; host memory or HBM. */

@@ -18,7 +18,7 @@
 #define WEFT_PCI_VENDOR 0x1af4
 #define WEFT_PCI_DEVICE 0x10f0
 #define WEFT_PCI_SUBSYSTEM 0x5746 /* "WF" */
-#define WEFT_PCI_CLASS 0x1200     /* processing accelerator */
+#define WEFT_PCI_CLASS 0x1200 /* processing accelerator */
 #define WEFT_PCI_REVISION 1
 
 #define WEFT_BAR_REGS 0

@@ -67,8 +67,8 @@ struct weft_backend {
 	uint64_t (*sync_value)(void *device, uint32_t sync);
 	int (*sync_signal)(void *device, uint32_t sync, uint32_t add);
 	/** As weft_sync_wait. With items 0 it returns at once: a backend that runs inside calls gets on a little (see weft/sim.h). */
-	int (*sync_wait)(void *device, const struct weft_wait_item *item, uint32_t items, int64_t timeout_ns, uint32_t *any,
-			 struct weft_failure *failure);
+	int (*sync_wait)(void *device, const struct weft_wait_item *item, uint32_t items, int64_t timeout_ns,
+			 uint32_t *any, struct weft_failure *failure);
 
 	int (*queue_create)(void *device, uint32_t entries, unsigned flags, struct weft_backend_queue *out);
 	void (*queue_destroy)(void *device, struct weft_backend_queue *queue);

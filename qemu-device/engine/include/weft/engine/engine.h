@@ -45,7 +45,8 @@ struct weft_engine_host {
 	 * Borrow direct memory at bus address `iova`: at most *bytes (in: wanted, 1..WEFT_ABI_MAP_MAX; out: given). NULL
 	 * where there is none or the device may not reach it; accesses with side effects must not happen.
 	 */
-	void *(*dma_map)(void *opaque, uint64_t iova, size_t *bytes, enum weft_abi_dir dir, enum weft_engine_target *target);
+	void *(*dma_map)(void *opaque, uint64_t iova, size_t *bytes, enum weft_abi_dir dir,
+			 enum weft_engine_target *target);
 	/** Give it back; the first `done` bytes were used, 0: none. */
 	void (*dma_unmap)(void *opaque, void *pointer, size_t bytes, enum weft_abi_dir dir, size_t done);
 
@@ -105,7 +106,8 @@ struct weft_engine_counters {
  * Create model and engine; nothing runs before start(). 0 or a negative errno value, then `message` (if not NULL) has a
  * text of at most `room` bytes, ended by 0. -EPROTO: the model does not speak WEFT_ABI_VERSION.
  */
-int weft_engine_create(const struct weft_engine_config *config, struct weft_engine **engine, char *message, size_t room);
+int weft_engine_create(const struct weft_engine_config *config, struct weft_engine **engine, char *message,
+		       size_t room);
 /** What the model is; the engine has checked that numbers are sane (BARs, vectors, links). */
 void weft_engine_info(struct weft_engine *engine, struct weft_abi_info *info);
 /** Memory behind RAM BAR `bar`. `fd`: the memory's file, whose offset 0 is `base`, for discarding; -1: none. */
@@ -135,7 +137,8 @@ int weft_engine_link_fd(struct weft_engine *engine, uint32_t link, int fd);
 void weft_engine_pass(struct weft_engine *engine);
 
 void weft_engine_get_counters(struct weft_engine *engine, struct weft_engine_counters *counters);
-int weft_engine_get_link_counters(struct weft_engine *engine, uint32_t link, struct weft_engine_link_counters *counters);
+int weft_engine_get_link_counters(struct weft_engine *engine, uint32_t link,
+				  struct weft_engine_link_counters *counters);
 
 #ifdef __cplusplus
 }

@@ -24,8 +24,8 @@ class Firmware {
  public:
   virtual ~Firmware() = default;
   struct Progress {
-    bool idle = false;     // wrote IDLE: nothing to do until wake() or 100 ms later
-    bool trapped = false;  // `cause` and `pc` are valid; it will not run again
+    bool idle = false;        // wrote IDLE: nothing to do until wake() or 100 ms later
+    bool trapped = false;     // `cause` and `pc` are valid; it will not run again
     std::uint32_t cause = 0;  // mcause
     std::uint32_t pc = 0;
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory as the device names it: (context, key, address). The command processor and the NIC reach memory only through here.
+// Memory as the device names it: (context, key, address). The command processor and the NIC reach memory only through
+// here.
 #pragma once
 
 #include <cstddef>
@@ -47,9 +48,10 @@ class Memory {
 
   // 64-bit fetch-and-add (HBM or sync aperture) or compare-and-swap (HBM: sync objects only grow) of naturally aligned
   // memory; `old` gets the value before. WEFT_ERR_BAD_ALIGN, WEFT_ERR_BAD_RIGHTS for other memory.
-  virtual Error fetch_add(Access who, std::uint32_t key, std::uint64_t address, std::uint64_t add, std::uint64_t& old) = 0;
-  virtual Error compare_swap(Access who, std::uint32_t key, std::uint64_t address, std::uint64_t compare, std::uint64_t swap,
-                             std::uint64_t& old) = 0;
+  virtual Error fetch_add(Access who, std::uint32_t key, std::uint64_t address, std::uint64_t add,
+                          std::uint64_t& old) = 0;
+  virtual Error compare_swap(Access who, std::uint32_t key, std::uint64_t address, std::uint64_t compare,
+                             std::uint64_t swap, std::uint64_t& old) = 0;
 };
 
 }  // namespace weft::model

@@ -36,7 +36,8 @@ class NicHost {
   virtual std::uint64_t now_ns() = 0;
   virtual std::uint32_t random32() = 0;
   // As weft_abi_host.link_send: 0, -EAGAIN, -ENETDOWN.
-  virtual int link_send(std::uint32_t port, std::uint32_t cls, std::span<const std::span<const std::byte>> segments) = 0;
+  virtual int link_send(std::uint32_t port, std::uint32_t cls,
+                        std::span<const std::span<const std::byte>> segments) = 0;
   virtual void link_credit(std::uint32_t port, std::uint32_t cls, std::uint32_t frames) = 0;
   // An RDMA command ended. Never called from inside Nic::post.
   virtual void completed(std::uint64_t token, Error error) = 0;
