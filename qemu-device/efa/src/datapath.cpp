@@ -284,6 +284,7 @@ void DataPath::ring_receive(std::uint32_t index, std::uint16_t tail) {
     return;
   }
   pair->rq_tail = tail;
+  buffers_came_ = true;
   if (pair->state == QpState::kError) list(*pair);
 }
 
@@ -629,6 +630,18 @@ void DataPath::retry_later(Transfer& transfer) {
 }
 
 void DataPath::retry(std::uint64_t now_ns) {
+  // Buffers were posted here: who sends to this very device need not wait.
+  if (std::exchange(buffers_came_, false)) {
+    for (auto it = retries_.begin(); it != retries_.end();) {
+      Transfer* transfer = find(it->second);
+      if (transfer != nullptr && !transfer->peer->self) {
+        ++it;
+        continue;
+      }
+      if (transfer != nullptr) transport_.submit(*transfer, true);
+      it = retries_.erase(it);
+    }
+  }
   while (!retries_.empty() && retries_.begin()->first <= now_ns) {
     const std::uint32_t id = retries_.begin()->second;
     retries_.erase(retries_.begin());

@@ -140,6 +140,7 @@ class DataPath final : public Transport::Client {
   std::unordered_map<std::uint32_t, Transfer> transfers_;
   std::uint32_t next_id_ = 0;
   std::multimap<std::uint64_t, std::uint32_t> retries_;  // due time -> transfer
+  bool buffers_came_ = false;
   std::uint64_t reads_waiting_ = 0;
   std::uint64_t next_expiry_ns_ = 0;
   Statistics statistics_;

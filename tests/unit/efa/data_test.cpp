@@ -272,6 +272,23 @@ TEST(EfaSrd, LoopbackCarriesEverythingWithoutFrames) {
   EXPECT_TRUE(nic.host.sent[0].empty());
 }
 
+TEST(EfaSrd, LoopbackGoesOnWhenBuffersCome) {
+  Nic nic(1);
+  nic.open();
+  nic.domain();
+  auto cq = nic.create_cq(), cq2 = nic.create_cq();
+  auto one = nic.create_qp(hw::QpType::kSrd, cq, cq);
+  auto two = nic.create_qp(hw::QpType::kSrd, cq2, cq2);
+  const auto self = nic.create_ah(nic);
+  const auto mr = nic.reg(4096);
+  for (std::uint16_t i = 0; i < 3; ++i) nic.post(one, Nic::send(i, two.number, self, mr, 8));
+  nic.settle();
+  EXPECT_FALSE(nic.poll(cq));
+  for (std::uint16_t i = 0; i < 3; ++i) nic.post_receive(two, i, mr, 64, 1024);
+  nic.settle();  // no time has passed
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(nic.poll(cq)->status, Status::kOk);
+}
+
 TEST(EfaUd, PayloadFollowsTheRoomForAGrh) {
   Nic a(1), b(2);
   Wire wire({&a, &b});
