@@ -65,7 +65,11 @@ void carry_out(wcclDataType_t type) {
           if (r == 0) {
             sum[i] = b;
           } else if (o == wcclProd) {
-            sum[i] = static_cast<T>(a * b);
+            if constexpr (std::is_integral_v<T>) {
+              sum[i] = static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) * static_cast<std::make_unsigned_t<T>>(b));
+            } else {
+              sum[i] = a * b;
+            }
           } else if (o == wcclMin) {
             sum[i] = std::min(a, b);
           } else if (o == wcclMax) {

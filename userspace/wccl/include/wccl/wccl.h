@@ -21,12 +21,19 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* In C++ the enumerations hold any int, as in C: what a caller passes can then be looked at before it is used. */
+#ifdef __cplusplus
+#define WCCL_INT : int
+#else
+#define WCCL_INT
+#endif
+
 #define WCCL_MAJOR 0
 #define WCCL_MINOR 1
 #define WCCL_PATCH 0
 #define WCCL_VERSION_CODE (WCCL_MAJOR * 10000 + WCCL_MINOR * 100 + WCCL_PATCH)
 
-typedef enum {
+typedef enum WCCL_INT {
 	wcclSuccess = 0,
 	wcclUnhandledDeviceError = 1,
 	wcclSystemError = 2,
@@ -39,7 +46,7 @@ typedef enum {
 	wcclNumResults = 9
 } wcclResult_t;
 
-typedef enum {
+typedef enum WCCL_INT {
 	wcclInt8 = 0,
 	wcclChar = 0,
 	wcclUint8 = 1,
@@ -61,10 +68,10 @@ typedef enum {
 } wcclDataType_t;
 
 /** wcclAvg is the sum, divided by the number of ranks in the last step. */
-typedef enum { wcclSum = 0, wcclProd = 1, wcclMax = 2, wcclMin = 3, wcclAvg = 4, wcclNumOps = 5 } wcclRedOp_t;
+typedef enum WCCL_INT { wcclSum = 0, wcclProd = 1, wcclMax = 2, wcclMin = 3, wcclAvg = 4, wcclNumOps = 5 } wcclRedOp_t;
 
 /** How bytes go between two ranks. */
-typedef enum {
+typedef enum WCCL_INT {
 	wcclPathAuto = 0, /* asked for: whatever is possible, on-chip first */
 	wcclPathOnchip = 1, /* the accelerators' own NICs */
 	wcclPathPeer = 2, /* a host NIC reads and writes HBM */
