@@ -4,6 +4,7 @@
 Two nodes with a NIC each. Every program runs twice, as server and client, in one node (through the NIC back to itself) or one in each.
 """
 import re
+import threading
 import unittest
 
 from weftvm import Cluster, paths
@@ -151,3 +152,25 @@ class TwoNodes(Efa):
             self.assertRegex(client, r"\n\s*100000\s+100\s+\d")
         finally:
             c.switch("plan loss=0")
+
+
+class DeadPeer(Efa):
+    def test_requests_end_and_the_next_peer_is_served(self):
+        self.needs("ib_write_bw")
+        Efa.port += 1
+        command = f"ib_write_bw -c SRD -d efa_0 -x 0 -s 1048576 -D 100 -p {self.port}"
+        listening = f"/share/listening-{self.port}"
+        server = threading.Thread(daemon=True, target=lambda: c.run(1, (
+            f"( until ss -ltnH | grep -q ':{self.port} '; do sleep 0.1; done; touch {listening} ) & {command}"), 60))
+        server.start()
+        killer = threading.Timer(4, c.kill, [1])
+        killer.start()
+        # 5 s of silence end the requests with status 13 (unresponsive), well before the program's own end.
+        r = c.run(0, f"until [ -e {listening} ]; do sleep 0.1; done; {command} 10.77.0.2 2>&1; rdma res | grep 'qp 0 .*mr 0'", 90)
+        killer.join()
+        server.join()
+        c.boot(1)
+        self.ok(r)
+        self.assertRegex(r.out, r"Failed status .* syndrom 0xd\b")
+        for text in self.pair("ibv_ud_pingpong -c -n 100 -g 0 -d efa_0"):
+            self.assertIn("100 iters in", text)

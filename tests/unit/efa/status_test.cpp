@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every completion code, flushing, the death and rebirth of peers, and guests and frames without sense.
 #include <algorithm>
+#include <cstdlib>
 
 #include "bench.hpp"
 
@@ -279,6 +280,12 @@ TEST_F(EfaStatus, ADeviceThatIsResetUnderLoadIsQuiet) {
 
 // ---- Nonsense
 
+// WEFT_FUZZ_SEEDS=N for more of it.
+std::uint32_t seeds() {
+  const char* wanted = std::getenv("WEFT_FUZZ_SEEDS");
+  return wanted != nullptr ? static_cast<std::uint32_t>(std::atoi(wanted)) : 20;
+}
+
 TEST(EfaNonsense, DoorbellsBeyondTheRing) {
   Pair p;
   p.a.write(p.a_qp.send_doorbell, 65, hw::kDoorbellBar);
@@ -294,7 +301,7 @@ TEST(EfaNonsense, DoorbellsBeyondTheRing) {
 
 // Random commands, work requests and doorbells; ASan and UBSan judge.
 TEST(EfaNonsense, RandomGuests) {
-  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint32_t seed = 1; seed <= seeds(); ++seed) {
     SCOPED_TRACE(seed);
     Pair p(Options{}, 0, seed);
     const auto mr = p.a.reg(65536), there = p.b.reg(65536);
@@ -343,7 +350,8 @@ TEST(EfaNonsense, RandomGuests) {
 }
 
 TEST(EfaNonsense, RandomRegisters) {
-  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint32_t seed = 1; seed <= seeds(); ++seed) {
+    SCOPED_TRACE(seed);
     Nic nic(1);
     nic.open();
     std::mt19937 random(seed);
@@ -359,7 +367,7 @@ TEST(EfaNonsense, RandomRegisters) {
 
 // Real frames with changed bytes, and noise.
 TEST(EfaNonsense, RandomFrames) {
-  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint32_t seed = 1; seed <= seeds(); ++seed) {
     SCOPED_TRACE(seed);
     Pair p(Options{}, 0, seed);
     const auto mr = p.a.reg(65536), there = p.b.reg(65536);
