@@ -64,7 +64,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   std::string type = "float";
   std::uint32_t threads = 1, local_register = 0;
   int check = 1;
-  app.add_option("-b,--minbytes", min_bytes, "smallest size")->capture_default_str();
+  auto* smallest = app.add_option("-b,--minbytes", min_bytes, "smallest size (default: 32M; --sim: -b 4K -e 4M -f 4)");
   app.add_option("-e,--maxbytes", max_bytes, "largest size (default: as -b)");
   app.add_option("-i,--stepbytes", step_bytes, "increment of the size")->capture_default_str();
   app.add_option("-f,--stepfactor", o.factor, "factor from size to size, instead of -i")->check(CLI::Range(2, 1 << 20));
@@ -72,10 +72,10 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   app.add_option("-t,--nthreads", threads, "threads: 1; ranks beyond -g are processes")->check(CLI::Range(1, 1));
-  app.add_option("-n,--iters", o.iterations, "timed iterations")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  app.add_option("-w,--warmup_iters", o.warmup, "iterations before them")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
+  auto* iterations = app.add_option("-n,--iters", o.iterations, "timed iterations (default: 20; --sim: 5)")
+                         ->check(CLI::Range(1, 1 << 20));
+  auto* warmup = app.add_option("-w,--warmup_iters", o.warmup, "iterations before them (default: 5; --sim: 1)")
+                     ->check(CLI::Range(0, 1 << 20));
   app.add_option("-c,--check", check, "0: do not check results")->check(CLI::Range(0, 1 << 20))->capture_default_str();
   app.add_option(
          "-o,--op", op,
@@ -106,6 +106,15 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   app.add_option("--lanes", o.lanes, "lanes (--dry; default: the profile's links)")->check(CLI::Range(1, 24));
   try {
     app.parse(argc, argv);
+    if (o.sim) {  // a simulation of the full size takes minutes
+      if (smallest->empty() && max_bytes.empty()) {
+        min_bytes = "4K";
+        max_bytes = "4M";
+        if (!o.factor) o.factor = 4;
+      }
+      if (iterations->empty()) o.iterations = 5;
+      if (warmup->empty()) o.warmup = 1;
+    }
     o.min_bytes = parse_size(min_bytes);
     o.max_bytes = max_bytes.empty() ? o.min_bytes : parse_size(max_bytes);
     o.step_bytes = parse_size(step_bytes);

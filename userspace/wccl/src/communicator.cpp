@@ -178,12 +178,10 @@ Bytes Communicator::hello() const {
   text(hello.algorithm, s.algorithm);
   text(hello.host, host_name());
   if (ports_up_.empty() && ranks_ > 1) text(hello.no_onchip, "on-chip needs a port that is up: none is");
-  // The wrapper around libfabric is loaded at run time; without it nothing here can see a host NIC.
   text(hello.no_peer,
-       "peer-direct needs a host NIC that can register HBM through DMA-BUF: none found (libweft_ofi.so, which would "
-       "look for one, "
-       "is not part of this build)");
-  text(hello.no_staged, "staged needs libweft_ofi.so, which is not part of this build");
+       "peer-direct needs a host NIC that can register HBM through DMA-BUF: none found (this build of wccl has no "
+       "transport over one)");
+  text(hello.no_staged, "staged needs a transport over host memory, which this build of wccl does not have");
   Bytes out;
   put(out, hello);
   return out;
