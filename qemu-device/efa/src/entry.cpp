@@ -56,10 +56,8 @@ constexpr weft_abi_model kModel = {
     .link_pause = [](void*, std::uint32_t, std::uint32_t, int) {},
     .link_state = [](void* model, std::uint32_t link, int up) { device(model).link_state(link, up != 0); },
     .step = [](void* model, std::uint32_t budget) { return device(model).step(budget); },
-    .fault =
-        [](void* model, const char* name, const std::uint64_t* value, std::uint32_t values) {
-          return device(model).fault(name, {value, value != nullptr ? values : 0});
-        },
+    .fault = [](void* model, const char* name, const std::uint64_t* value,
+                std::uint32_t values) { return device(model).fault(name, {value, value != nullptr ? values : 0}); },
 };
 
 }  // namespace
