@@ -66,7 +66,8 @@ void carry_out(wcclDataType_t type) {
             sum[i] = b;
           } else if (o == wcclProd) {
             if constexpr (std::is_integral_v<T>) {
-              sum[i] = static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) * static_cast<std::make_unsigned_t<T>>(b));
+              sum[i] =
+                  static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) * static_cast<std::make_unsigned_t<T>>(b));
             } else {
               sum[i] = a * b;
             }

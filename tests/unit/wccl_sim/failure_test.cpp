@@ -140,7 +140,7 @@ TEST(Failure, Verdict) {
 // Everything that a communicator takes from the device comes back.
 TEST(Failure, NothingLeaks) {
   Cluster c({.devices = 2, .connect = false});
-  struct weft_device_info info {};
+  struct weft_device_info info{};
   info.size = sizeof info;
   ASSERT_EQ(weft_device_info(c.devices[0], &info), 0);
   const std::uint64_t used = info.hbm_used;

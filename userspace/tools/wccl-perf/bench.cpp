@@ -31,7 +31,7 @@ std::runtime_error device_error(const std::string& what) { return std::runtime_e
 bool interrupted() { return stop != 0; }
 
 void catch_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int) {
     if (stop) _exit(130);  // a second one does not wait
     stop = 1;

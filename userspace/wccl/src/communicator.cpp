@@ -146,7 +146,7 @@ Communicator::Communicator(const Options& options, std::uint32_t rank, std::uint
       ranks_(ranks),
       group_(std::move(group)),
       mutex_(group_ ? group_->mutex : own_mutex_) {
-  struct weft_device_info info {};
+  struct weft_device_info info{};
   info.size = sizeof info;
   if (weft_device_info(options_.device, &info) != 0) throw device_failure("rank " + std::to_string(rank));
   for (std::uint32_t port = 0; port < info.ports; ++port) {

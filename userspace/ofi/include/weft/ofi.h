@@ -35,7 +35,8 @@ struct weft_ofi_open_args {
 	const char *provider; /* "efa-direct", "efa" or "tcp" */
 	const char *domain; /* as in struct weft_ofi_info, or NULL: the first */
 	const char *address; /* tcp: IP address to use, or NULL */
-	uint32_t tx_depth; /* write, read, send and flush in flight; 0: 128. Lowered to what the provider has, as are the next */
+	uint32_t
+		tx_depth; /* write, read, send and flush in flight; 0: 128. Lowered to what the provider has, as are the next */
 	uint32_t rx_depth; /* posted recv; 0: 128 */
 	uint32_t arrivals; /* immediates of peers that may wait for poll(); 0: 1024 */
 	uint32_t timeout_ms; /* from post to completion, except recv; 0: 10000 */
@@ -136,14 +137,16 @@ struct weft_ofi_api {
 	int (*write)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
 		     uint64_t remote_address, uint64_t key, void *context);
 	/** With a completion at the peer (ARRIVAL), after the data of this very write. */
-	int (*write_immediate)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
-			       uint64_t remote_address, uint64_t key, uint32_t immediate, void *context);
+	int (*write_immediate)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset,
+			       size_t bytes, uint64_t remote_address, uint64_t key, uint32_t immediate, void *context);
 	int (*read)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
 		    uint64_t remote_address, uint64_t key, void *context);
 	/** A DMA-BUF region: -EOPNOTSUPP, since libfabric may copy messages with the CPU (on efa-direct the short ones). */
-	int (*send)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes, void *context);
+	int (*send)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
+		    void *context);
 	/** -EAGAIN: rx_depth are posted. A message that does not fit is an error. Has no time-out. */
-	int (*recv)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes, void *context);
+	int (*recv)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
+		    void *context);
 	/**
 	 * Reads back a few bytes at `offset` of our own region through the NIC: when it completes, all that arrived before it was posted
 	 * is visible in that memory. Needs a region that peers may read.

@@ -49,12 +49,15 @@ enum wccl_sched_collective {
 	WCCL_COLL_ALLREDUCE = 1, /* input p, output p: the reduction of all inputs; in place: same buffer */
 	WCCL_COLL_BROADCAST = 2, /* input p (root's counts), output p; in place: same */
 	WCCL_COLL_REDUCE = 3, /* input p, output p (of the root); in place: same */
-	WCCL_COLL_ALLGATHER = 4, /* input p, output n p: unit u is rank u's input; in place: input is unit `rank` of output */
-	WCCL_COLL_REDUCESCATTER = 5, /* input n p, output p: reduction of unit `rank`; in place: output is unit `rank` of input */
+	WCCL_COLL_ALLGATHER =
+		4, /* input p, output n p: unit u is rank u's input; in place: input is unit `rank` of output */
+	WCCL_COLL_REDUCESCATTER =
+		5, /* input n p, output p: reduction of unit `rank`; in place: output is unit `rank` of input */
 	WCCL_COLL_ALLTOALL = 6, /* input n p, output n p: unit u is rank u's unit `rank`; in place: same */
 	WCCL_COLL_GATHER = 7, /* input p, output n p (of the root); in place: as ALLGATHER */
 	WCCL_COLL_SCATTER = 8, /* input n p (of the root), output p; in place: as REDUCESCATTER */
-	WCCL_COLL_SENDRECV = 9, /* input p, output p: the input of rank - root (mod n); `root` is the distance; in place: same */
+	WCCL_COLL_SENDRECV =
+		9, /* input p, output p: the input of rank - root (mod n); `root` is the distance; in place: same */
 	WCCL_COLL_BARRIER = 10, /* no data: nobody is through before everybody came */
 };
 

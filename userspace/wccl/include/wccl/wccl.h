@@ -102,7 +102,7 @@ typedef struct {
 #define WCCL_CONFIG_UNDEF (-0x7fffffff - 1)
 #define WCCL_CONFIG_MAGIC 0x6766636cu
 #define WCCL_CONFIG_INITIALIZER                                                                                        \
-	{ sizeof(wcclConfig_t), WCCL_CONFIG_MAGIC, WCCL_VERSION_CODE, NULL, WCCL_CONFIG_UNDEF, WCCL_CONFIG_UNDEF, NULL }
+	{sizeof(wcclConfig_t), WCCL_CONFIG_MAGIC, WCCL_VERSION_CODE, NULL, WCCL_CONFIG_UNDEF, WCCL_CONFIG_UNDEF, NULL}
 
 wcclResult_t wcclGetVersion(int *version);
 const char *wcclGetErrorString(wcclResult_t result);
@@ -119,7 +119,8 @@ wcclResult_t wcclCommInitRank(wcclComm_t *comm, int nranks, wcclUniqueId commId,
 wcclResult_t wcclCommInitRankConfig(wcclComm_t *comm, int nranks, wcclUniqueId commId, int rank, wcclConfig_t *config);
 /** All ranks of a communicator in this process, one a device, without sockets or threads. */
 wcclResult_t wcclCommInitAll(wcclComm_t *comms, int ndev, struct weft_device *const *devices);
-wcclResult_t wcclCommInitAllConfig(wcclComm_t *comms, int ndev, struct weft_device *const *devices, const wcclConfig_t *config);
+wcclResult_t wcclCommInitAllConfig(wcclComm_t *comms, int ndev, struct weft_device *const *devices,
+				   const wcclConfig_t *config);
 
 /** Waits until what was enqueued is done on all ranks. Then only Destroy may follow. */
 wcclResult_t wcclCommFinalize(wcclComm_t comm);
@@ -140,7 +141,8 @@ wcclResult_t wcclAllReduce(const void *sendbuff, void *recvbuff, size_t count, w
 /** To and from one peer, in order with other calls for the same peer. Group those that must run together. */
 wcclResult_t wcclSend(const void *sendbuff, size_t count, wcclDataType_t datatype, int peer, wcclComm_t comm,
 		      wcclStream_t stream);
-wcclResult_t wcclRecv(void *recvbuff, size_t count, wcclDataType_t datatype, int peer, wcclComm_t comm, wcclStream_t stream);
+wcclResult_t wcclRecv(void *recvbuff, size_t count, wcclDataType_t datatype, int peer, wcclComm_t comm,
+		      wcclStream_t stream);
 /** Done when all ranks have come to it. */
 wcclResult_t wcclBarrier(wcclComm_t comm, wcclStream_t stream);
 
