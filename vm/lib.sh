@@ -14,6 +14,16 @@ took() { d_=$(($(now) - $1)); echo "$((d_ / 10)).$((d_ % 10)) s"; } # took START
 # user_ns: options that make unshare work for an ordinary user (nothing when we are root).
 user_ns() { [ "$(id -u)" = 0 ] || echo "-U -r"; }
 
+# mount_ns [UNSHARE-OPTION...]: options that give unshare mounts that nobody else sees. In a chroot whose root is no mount
+# point the kernel does not let propagation be changed: there it has to be private already.
+mount_ns() {
+    if unshare "$@" -m true 2>/dev/null; then
+        echo "-m --propagation private"
+    elif ! grep -q ' shared:' /proc/self/mountinfo; then
+        echo "-m --propagation unchanged"
+    fi
+}
+
 # contain COMMAND...: run COMMAND, which starts with unshare --kill-child, so that nothing of it outlives us.
 # unshare itself ignores SIGINT and SIGTERM while it waits, so this shell stays in front of it: SIGTERM and SIGHUP end
 # everything at once; Ctrl-C reaches the inner command from the terminal, which gets a moment to end by itself;

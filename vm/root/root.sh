@@ -85,7 +85,7 @@ need_tools() {
 
 need_namespaces() {
     # shellcheck disable=SC2046
-    unshare $(all_ids) -m --pid --fork true 2>/dev/null ||
+    ns=$(mount_ns $(all_ids)) && [ -n "$ns" ] && unshare $(all_ids) $ns --pid --fork true 2>/dev/null ||
         die "this machine or container allows no mount namespaces; on a Debian 13, say ROOT=/ (see vm/README.md)"
 }
 
@@ -156,7 +156,7 @@ deb-src [signed-by=$keyring] $security $suite-security main"
         $suite "$part" ${mirror:+-}
     # What mmdebstrap starts and mounts ends with namespaces of our own; an ordinary user is root in them.
     # shellcheck disable=SC2046
-    set -- unshare $(all_ids) -m --pid --fork --kill-child --mount-proc --propagation private -- "$@"
+    set -- unshare $(all_ids) $(mount_ns $(all_ids)) --pid --fork --kill-child --mount-proc -- "$@"
     printf '%s\n' "$sources" >"$cache/sources.tmp"
     ( exec >&2 9>&-; watch_log "$log" ) & watcher=$!
     rc=0; contain "$@" <"$cache/sources.tmp" >"$log" 2>&1 || rc=$?
@@ -185,7 +185,7 @@ add_stage() { # add_stage STAGE: apt-get install in the finished root
     pkgs=$(packages "$1" | sed "s/@kernel@/$kernel_version/" | paste -sd' ')
     u=$(all_ids) rc=0
     # shellcheck disable=SC2086
-    contain unshare $u -m --pid --fork --kill-child --propagation private -- /bin/sh -ec '
+    contain unshare $u $(mount_ns $u) --pid --fork --kill-child -- /bin/sh -ec '
         root=$1 pkgs=$2 proxy=$3
         mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"; mount -t tmpfs tmpfs "$root/run"
         [ -e "$root/etc/resolv.conf" ] || : >"$root/etc/resolv.conf"
