@@ -5,6 +5,7 @@ Two nodes with a NIC each. Every program runs twice, as server and client, in on
 """
 import re
 import threading
+import time
 import unittest
 
 from weftvm import Cluster, paths
@@ -163,7 +164,16 @@ class DeadPeer(Efa):
         server = threading.Thread(daemon=True, target=lambda: c.run(1, (
             f"( until ss -ltnH | grep -q ':{self.port} '; do sleep 0.1; done; touch {listening} ) & {command}"), 60))
         server.start()
-        killer = threading.Timer(4, c.kill, [1])
+
+        def kill():
+            """Once the client has connected and sends: a fixed time from the start would be before it on a slow machine."""
+            deadline = time.monotonic() + 50
+            while not (c.share / listening.removeprefix("/share/")).exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            time.sleep(4)
+            c.kill(1)
+
+        killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         # 5 s of silence end the requests with status 13 (unresponsive), well before the program's own end.
         r = c.run(0, f"until [ -e {listening} ]; do sleep 0.1; done; {command} 10.77.0.2 2>&1; rdma res | grep 'qp 0 .*mr 0'", 90)
