@@ -9,6 +9,8 @@
  *
  * Environment: WCCL_COMM_ID=address:port, WCCL_SOCKET_IFNAME, WCCL_TIMEOUT (s), WCCL_PATH=onchip|peer|staged, WCCL_BUFFSIZE (bytes of a staging
  * slot), WCCL_SLOTS, WCCL_QUEUE_ENTRIES, WCCL_LANES, WCCL_ALGO (all-reduce), WCCL_SCHED_FILE, WCCL_IB_TIMEOUT, WCCL_IB_RETRY_CNT, WCCL_DEBUG=WARN|INFO.
+ * Of the paths over a host NIC: WCCL_STAGED_OVER=efa|tcp (default: efa where every rank has one), WCCL_MR_CACHE_ENTRIES and WCCL_MR_CACHE_BYTES (0: no
+ * cache), WEFT_OFI (the wrapper's file).
  */
 #ifndef WCCL_WCCL_H
 #define WCCL_WCCL_H
@@ -98,11 +100,12 @@ typedef struct {
 	int path; /* wcclPath_t */
 	int timeoutMs;
 	const char *commName; /* in messages */
+	const char *stagedOver; /* "efa" or "tcp" */
 } wcclConfig_t;
 #define WCCL_CONFIG_UNDEF (-0x7fffffff - 1)
 #define WCCL_CONFIG_MAGIC 0x6766636cu
 #define WCCL_CONFIG_INITIALIZER                                                                                        \
-	{sizeof(wcclConfig_t), WCCL_CONFIG_MAGIC, WCCL_VERSION_CODE, NULL, WCCL_CONFIG_UNDEF, WCCL_CONFIG_UNDEF, NULL}
+	{sizeof(wcclConfig_t), WCCL_CONFIG_MAGIC, WCCL_VERSION_CODE, NULL, WCCL_CONFIG_UNDEF, WCCL_CONFIG_UNDEF, NULL, NULL}
 
 wcclResult_t wcclGetVersion(int *version);
 const char *wcclGetErrorString(wcclResult_t result);
@@ -176,6 +179,19 @@ typedef struct {
 	uint32_t syncObjects;
 	uint32_t slots;
 	uint32_t slotBytes;
+	char transport[32]; /* "roce", or what libfabric calls it: "efa-direct", "efa", "tcp" */
+	uint64_t flushes; /* reads through the host NIC that made peers' writes visible */
+	/* Registrations of this communicator's buffers with the host NIC, and its cache of them. */
+	uint64_t mrHits;
+	uint64_t mrMisses;
+	uint64_t mrEvictions;
+	uint64_t mrInvalidations; /* the memory was freed */
+	uint64_t mrRegistrations;
+	uint64_t mrRegistrationNs; /* spent in them */
+	uint64_t mrTeardowns;
+	uint64_t mrTeardownNs;
+	uint64_t mrEntries; /* now */
+	uint64_t mrBytes;
 } wcclStats_t;
 wcclResult_t wcclCommStats(wcclComm_t comm, wcclStats_t *stats);
 
