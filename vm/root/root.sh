@@ -33,6 +33,7 @@ if [ "${ROOT:-}" = / ]; then
     missing=
     for s in core "$@"; do
         for p in $(packages "$s"); do
+            case $p in src:*) continue;; esac # fetched where it is used
             p=${p%%=*}
             [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing="$missing $p"
         done
@@ -182,11 +183,12 @@ add_stage() { # add_stage STAGE: apt-get install in the finished root
     say "adding stage $1 to the root (log: $log)"
     t=$(now)
     . "$root/etc/weft-root" # kernel_version
-    pkgs=$(packages "$1" | sed "s/@kernel@/$kernel_version/" | paste -sd' ')
+    pkgs=$(packages "$1" | grep -v '^src:' | sed "s/@kernel@/$kernel_version/" | paste -sd' ')
+    sources=$(packages "$1" | sed -n 's/^src://p' | paste -sd' ')
     u=$(all_ids) rc=0
     # shellcheck disable=SC2086
     contain unshare $u $(mount_ns $u) --pid --fork --kill-child -- /bin/sh -ec '
-        root=$1 pkgs=$2 proxy=$3
+        root=$1 pkgs=$2 proxy=$3 sources=$4
         mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"; mount -t tmpfs tmpfs "$root/run"
         [ -e "$root/etc/resolv.conf" ] || : >"$root/etc/resolv.conf"
         mount --bind /etc/resolv.conf "$root/etc/resolv.conf"
@@ -197,9 +199,14 @@ add_stage() { # add_stage STAGE: apt-get install in the finished root
         chroot "$root" dpkg --configure -a # a broken-off earlier try
         chroot "$root" apt-get "$@" update
         chroot "$root" apt-get "$@" --no-install-recommends -f install $pkgs
+        for p in $sources; do # --tar-only: a mirror may have dropped the .dsc of a superseded version
+            v=$(chroot "$root" dpkg-query -W -f "\${source:Package}=\${source:Version}" "$p")
+            mkdir -p "$root/usr/src/weft"
+            chroot "$root" sh -ec "cd /usr/src/weft; exec apt-get \"\$@\"" - "$@" source --download-only --tar-only "$v"
+        done
         chroot "$root" apt-get clean
         rm -rf "$root"/var/lib/apt/lists/* "$root/usr/sbin/policy-rc.d"
-    ' - "$root" "$pkgs" "$(proxy)" >"$log" 2>&1 </dev/null || rc=$?
+    ' - "$root" "$pkgs" "$(proxy)" "$sources" >"$log" 2>&1 </dev/null || rc=$?
     [ $rc = 0 ] || { tail -n 20 "$log" >&2; die "stage $1 failed; see $log (a root older than the archives: make refresh)"; }
     mark='mkdir -p "$1/var/lib/weft" && cat >"$1/var/lib/weft/$2"'
     # shellcheck disable=SC2086
