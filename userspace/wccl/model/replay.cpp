@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "model/overlap.hpp"
 #include "sched/lower.hpp"
 
 namespace weft::ccl::model {
@@ -44,8 +45,12 @@ class Replay {
         shape_(source.shape()),
         request_(request),
         profile_(profile),
+        path_(request.path),
+        slots_(request.slots ? request.slots : profile.slots),
+        links_(hosted() ? 1 : profile.links),
+        link_GBps_(hosted() ? profile.host_nic_gbps / 8 / profile.host_nic_sharers : profile.link_gbps / 8),
         command_(from_ns(profile.command_ns)),
-        wire_(from_ns(profile.wire_ns)) {
+        wire_(from_ns(hosted() ? profile.host_wire_ns : profile.wire_ns)) {
     if (request.count > (std::uint64_t{1} << 42) / std::max(request.element_bytes, 1u)) {
       throw std::invalid_argument("count is too large");
     }
@@ -60,11 +65,11 @@ class Replay {
     const Time begin = from_ns(profile_.doorbell_ns);
     for (std::uint32_t r = 0; r < shape_.ranks; ++r) {
       Rank& rank = ranks_[r];
-      rank.tx.resize(profile_.links);
-      rank.rx.resize(profile_.links);
+      rank.tx.resize(links_);
+      rank.rx.resize(links_);
       rank.layout =
           std::make_unique<PartLayout>(shape_, r, request_.count, request_.element_bytes, request_.in_place, slice_);
-      rank.lowering = std::make_unique<Lowering>(source_, r, *rank.layout, profile_.slots, rank.flows);
+      rank.lowering = std::make_unique<Lowering>(source_, r, *rank.layout, slots_, rank.flows);
       rank.local = new_counters(kLocalObjects);
       rank.window.resize(profile_.window);
       for (std::uint32_t i = profile_.window; i-- > 0;) rank.free.push_back(i);
@@ -90,10 +95,16 @@ class Replay {
       u.copy_ns = std::max(u.copy_ns, static_cast<double>(rank.copy.busy) / 1000);
       u.reduce_ns = std::max(u.reduce_ns, static_cast<double>(rank.reduce.busy) / 1000);
       u.processor_ns = std::max(u.processor_ns, static_cast<double>(rank.processor.busy) / 1000);
+      u.pcie_ns = std::max(u.pcie_ns, static_cast<double>(std::max(rank.up.busy, rank.down.busy)) / 1000);
+      u.host_ns = std::max(u.host_ns, static_cast<double>(rank.host.busy) / 1000);
+      u.cpu_ns = std::max(u.cpu_ns, static_cast<double>(rank.cpu.busy) / 1000);
+      u.host_copy_ns += static_cast<double>(rank.overlap.copied()) / 1000;
+      u.host_copy_exposed_ns += static_cast<double>(rank.overlap.exposed()) / 1000;
     }
     result.modelled_us = static_cast<double>(std::max(end_, begin) + from_ns(profile_.completion_ns)) / 1e6;
     result.usage = usage_;
     result.slice_bytes = slice_;
+    result.slots = slots_;
     result.steps = steps_;
     return result;
   }
@@ -107,6 +118,7 @@ class Replay {
     std::uint32_t peer = 0, lane = 0, local = 0;
     StepKind kind = StepKind::kEnd;
     std::uint8_t unmet = 0;
+    bool copied = false;  // of a staged message: its copy in host DRAM is complete
   };
   struct Waiter {
     std::uint64_t target;
@@ -129,8 +141,11 @@ class Replay {
     std::size_t local = 0;
     std::vector<Server> tx, rx;
     Server processor, hbm, copy, reduce;
+    // Of the paths over a host NIC: the host's thread, PCIe from and to the accelerator, copies by the CPU.
+    Server host, up, down, cpu;
+    Overlap overlap;
   };
-  enum class What : std::uint8_t { kBegin, kHead, kArrive, kComplete };
+  enum class What : std::uint8_t { kIssue, kBegin, kCopied, kHead, kArrive, kComplete };
   struct Event {
     Time time;
     std::uint64_t order;
@@ -141,6 +156,11 @@ class Replay {
     }
   };
 
+  bool hosted() const { return path_ != Path::kOnchip; }
+  bool staged() const { return path_ == Path::kStagedEfa || path_ == Path::kStagedTcp; }
+  static bool is_message(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kCredit; }
+  static bool is_receive(StepKind kind) { return kind == StepKind::kRecvCopy || kind == StepKind::kRecvReduce; }
+
   std::size_t new_counters(std::size_t count) {
     counters_.resize(counters_.size() + count);
     return counters_.size() - count;
@@ -150,8 +170,8 @@ class Replay {
     Rank& r = ranks_[rank];
     if (kind == EventKind::kLocal) return counters_[r.local + peer];
     const auto [it, added] = r.counters.try_emplace(flow_key(peer, lane), 0);
-    if (added) it->second = new_counters(std::size_t{4} * profile_.slots);
-    return counters_[it->second + static_cast<std::size_t>(kind) * profile_.slots + seq % profile_.slots];
+    if (added) it->second = new_counters(std::size_t{4} * slots_);
+    return counters_[it->second + static_cast<std::size_t>(kind) * slots_ + seq % slots_];
   }
 
   void at(Time time, What what, std::uint32_t rank, std::uint32_t slot) {
@@ -190,12 +210,12 @@ class Replay {
       rank.free.pop_back();
       Active& active = rank.window[slot];
       const Step& step = *rank.held;
-      active = Active{step.seq, step.bytes, 0, 0, 0, step.peer, step.lane, step.local, step.kind, 0};
+      active = Active{step.seq, step.bytes, 0, 0, 0, step.peer, step.lane, step.local, step.kind, 0, false};
       ++steps_;
       for (std::uint8_t i = 0; i < step.waits; ++i) {
         const WaitFor& w = step.wait[i];
         const std::uint64_t target =
-            w.kind == EventKind::kLocal ? w.seq : w.seq / profile_.slots + (w.kind == EventKind::kCredit ? 0 : 1);
+            w.kind == EventKind::kLocal ? w.seq : w.seq / slots_ + (w.kind == EventKind::kCredit ? 0 : 1);
         Counter& c = counter(r, w.kind, w.peer, w.lane, w.seq);
         if (c.value >= target) continue;
         c.waiters.push_back({target, r, slot});
@@ -208,26 +228,80 @@ class Replay {
 
   // Bytes that a message takes on the wire.
   std::uint64_t wire_bytes(std::uint64_t payload) const {
-    const std::uint64_t packets = std::max<std::uint64_t>(1, (payload + profile_.mtu - 1) / profile_.mtu);
-    return payload + packets * profile_.packet_bytes + profile_.message_bytes;
+    const std::uint64_t mtu = hosted() ? profile_.host_nic_mtu : profile_.mtu;
+    const std::uint64_t packets = std::max<std::uint64_t>(1, (payload + mtu - 1) / mtu);
+    return payload + packets * (hosted() ? profile_.host_nic_packet_bytes : profile_.packet_bytes) +
+           (hosted() ? profile_.host_nic_message_bytes : profile_.message_bytes);
   }
 
-  // The command processor starts the step; an engine or the link serves it when its turn comes. Servers are asked at
-  // the time of service (kBegin), never ahead of it: a reservation in the future would block who comes in between.
+  // Time of `payload` over the accelerator's PCIe link.
+  Time pcie(std::uint64_t payload) const {
+    const std::uint64_t packets = (payload + profile_.pcie_payload_bytes - 1) / profile_.pcie_payload_bytes;
+    return from_bytes(payload + packets * profile_.pcie_packet_bytes, profile_.pcie_GBps);
+  }
+  // Time of the accelerator's copy to host DRAM, and from it.
+  Time copy_up(std::uint64_t bytes) const { return std::max(pcie(bytes), from_bytes(bytes, profile_.d2h_GBps)); }
+  Time copy_down(std::uint64_t bytes) const { return std::max(pcie(bytes), from_bytes(bytes, profile_.h2d_GBps)); }
+
+  // The step may start: the command processor takes it, or the host's thread, which hands it to the device or the NIC.
   void dispatch(std::uint32_t r, std::uint32_t slot) {
+    if (!hosted()) return issue(r, slot);
+    const Active& s = ranks_[r].window[slot];
+    Time start = host_step(r);
+    if (is_receive(s.kind) && s.bytes && path_ == Path::kPeer) {
+      ++usage_.flushes;
+      start += from_ns(profile_.flush_ns);
+    }
+    if (for_device(s)) start += from_ns(profile_.host_command_ns);
+    at(start, What::kIssue, r, slot);
+  }
+
+  Time host_step(std::uint32_t r) {
+    ++usage_.host_steps;
+    const Time step = from_ns(profile_.host_step_ns);
+    return ranks_[r].host.serve(now_, step) + step;
+  }
+
+  // What the device's command processor carries out. On-chip that is all; a token moves nothing on the host's paths.
+  bool for_device(const Active& s) const {
+    if (!hosted()) return true;
+    if (s.kind == StepKind::kEnd || s.bytes == 0) return false;
+    return !is_message(s.kind) || (staged() && !s.copied);
+  }
+
+  // Whether the message waits for those before it: a host NIC takes messages in turn packet by packet, so an empty one
+  // waits for nobody. On-chip and over tcp, the messages of a connection are in order.
+  bool queues(const Active& s) const { return s.bytes || path_ == Path::kOnchip || path_ == Path::kStagedTcp; }
+
+  // An engine or the link serves the step when its turn comes. Servers are asked at the time of service (kBegin), never
+  // ahead of it: a reservation in the future would block who comes in between.
+  void issue(std::uint32_t r, std::uint32_t slot) {
     Rank& rank = ranks_[r];
     Active& active = rank.window[slot];
     const Active& s = active;
-    const Time command = command_;
-    const Time start = rank.processor.serve(now_, command) + command;
-    ++usage_.commands;
+    Time start = now_;
+    if (for_device(s)) {
+      start = rank.processor.serve(now_, command_) + command_;
+      ++usage_.commands;
+    }
     switch (s.kind) {
       case StepKind::kSend:
       case StepKind::kCredit:
-        active.duration = from_bytes(wire_bytes(s.bytes), profile_.link_gbps / 8);
-        active.begin = rank.tx[s.lane % profile_.links].serve(start, active.duration);
+        if (staged() && s.bytes && !s.copied) {
+          active.duration = copy_up(s.bytes);
+          active.begin = rank.up.serve(start, active.duration);
+          break;
+        }
+        active.duration = from_bytes(wire_bytes(s.bytes), link_GBps_);
+        active.begin = queues(s) ? rank.tx[s.lane % links_].serve(start, active.duration) : start;
         break;
       case StepKind::kRecvCopy:
+        if (staged()) {
+          active.duration = copy_down(s.bytes);
+          active.begin = rank.down.serve(start, active.duration);
+          break;
+        }
+        [[fallthrough]];
       case StepKind::kCopy:
         active.duration = from_bytes(s.bytes, profile_.copy_GBps);
         active.begin = rank.copy.serve(start, active.duration);
@@ -235,6 +309,8 @@ class Replay {
       case StepKind::kRecvReduce:
       case StepKind::kReduce:
         active.duration = from_bytes(s.bytes, profile_.reduce_GBps);
+        if (staged() && s.kind == StepKind::kRecvReduce)
+          active.duration = std::max(active.duration, copy_down(s.bytes));
         active.begin = rank.reduce.serve(start, active.duration);
         break;
       case StepKind::kEnd:
@@ -251,63 +327,152 @@ class Replay {
 
   void begin(std::uint32_t r, std::uint32_t slot) {
     Rank& rank = ranks_[r];
-    Active& active = rank.window[slot];
-    const Active& s = active;
+    const Active& s = rank.window[slot];
     const auto memory = [&](std::uint64_t bytes) {
       const Time duration = from_bytes(bytes, profile_.hbm_GBps);
-      return bytes ? rank.hbm.serve(active.begin, duration) + duration : active.begin;
+      return bytes ? rank.hbm.serve(s.begin, duration) + duration : s.begin;
     };
+    const Time notice = hosted() && s.bytes ? from_ns(profile_.host_notice_ns) : 0;
     switch (s.kind) {
       case StepKind::kSend:
       case StepKind::kCredit:
-        ++usage_.rdma_ops;
-        usage_.rdma_bytes += s.bytes;
-        usage_.hbm_read_bytes += s.bytes;
-        usage_.wire_bytes += wire_bytes(s.bytes);
-        active.read = memory(s.bytes);
-        at(active.begin + wire_, What::kHead, r, slot);
+        if (staged() && s.bytes && !s.copied) {
+          ++usage_.copy_ops;
+          usage_.copy_bytes += s.bytes;
+          usage_.hbm_read_bytes += s.bytes;
+          usage_.host_payload_write_bytes += s.bytes;
+          usage_.pcie_up_bytes += s.bytes;
+          rank.overlap.copy(s.begin, s.begin + s.duration);
+          return at(std::max(s.begin + s.duration, memory(s.bytes)) + from_ns(profile_.copy_ns) + notice, What::kCopied,
+                    r, slot);
+        }
+        begin_message(r, slot);
         break;
       case StepKind::kRecvCopy:
-      case StepKind::kCopy:
+      case StepKind::kCopy: {
         if (s.bytes) ++usage_.copy_ops;
         usage_.copy_bytes += s.bytes;
-        usage_.hbm_read_bytes += s.bytes;
         usage_.hbm_write_bytes += s.bytes;
-        at(std::max(active.begin + active.duration, memory(2 * s.bytes)) + (s.bytes ? from_ns(profile_.copy_ns) : 0),
-           What::kComplete, r, slot);
-        break;
-      case StepKind::kRecvReduce:
-      case StepKind::kReduce:
-        ++usage_.reduce_ops;
-        usage_.reduce_bytes += s.bytes;
-        usage_.hbm_read_bytes += 2 * s.bytes;
-        usage_.hbm_write_bytes += s.bytes;
-        at(std::max(active.begin + active.duration, memory(3 * s.bytes)) + from_ns(profile_.reduce_ns), What::kComplete,
+        if (staged() && s.kind == StepKind::kRecvCopy) {
+          read_host(rank, s, s.begin);
+        } else {
+          usage_.hbm_read_bytes += s.bytes;
+        }
+        const Time moved = memory(staged() && s.kind == StepKind::kRecvCopy ? s.bytes : 2 * s.bytes);
+        at(std::max(s.begin + s.duration, moved) + (s.bytes ? from_ns(profile_.copy_ns) : 0) + notice, What::kComplete,
            r, slot);
         break;
+      }
+      case StepKind::kRecvReduce:
+      case StepKind::kReduce: {
+        ++usage_.reduce_ops;
+        usage_.reduce_bytes += s.bytes;
+        usage_.hbm_write_bytes += s.bytes;
+        usage_.hbm_read_bytes += s.bytes;
+        Time end = s.begin + s.duration;
+        if (staged() && s.kind == StepKind::kRecvReduce) {
+          const Time duration = copy_down(s.bytes), start = rank.down.serve(s.begin, duration);
+          read_host(rank, s, start);
+          end = std::max({end, start + duration, memory(2 * s.bytes)});
+        } else {
+          usage_.hbm_read_bytes += s.bytes;
+          end = std::max(end, memory(3 * s.bytes));
+        }
+        at(end + from_ns(profile_.reduce_ns) + notice, What::kComplete, r, slot);
+        break;
+      }
       case StepKind::kEnd:
         break;
     }
+  }
+
+  // The device reads the slice from host DRAM, from `start` on.
+  void read_host(Rank& rank, const Active& s, Time start) {
+    usage_.host_payload_read_bytes += s.bytes;
+    usage_.pcie_down_bytes += s.bytes;
+    rank.overlap.copy(start, start + copy_down(s.bytes));
+  }
+
+  // The message's first bit leaves.
+  void begin_message(std::uint32_t r, std::uint32_t slot) {
+    Rank& rank = ranks_[r];
+    Active& s = rank.window[slot];
+    usage_.wire_bytes += wire_bytes(s.bytes);
+    s.read = s.begin;
+    const auto also = [&](Server& server, Time duration) {
+      if (s.bytes) s.read = std::max(s.read, server.serve(s.begin, duration) + duration);
+    };
+    if (hosted()) {
+      ++usage_.nic_ops;
+      usage_.nic_bytes += s.bytes;
+      if (staged() && s.bytes) rank.overlap.wire(s.begin, s.begin + s.duration);
+    } else {
+      ++usage_.rdma_ops;
+      usage_.rdma_bytes += s.bytes;
+    }
+    switch (path_) {
+      case Path::kOnchip:
+        usage_.hbm_read_bytes += s.bytes;
+        also(rank.hbm, from_bytes(s.bytes, profile_.hbm_GBps));
+        break;
+      case Path::kPeer:
+        usage_.peer_payload_read_bytes += s.bytes;
+        usage_.pcie_up_bytes += s.bytes;
+        also(rank.hbm, from_bytes(s.bytes, profile_.hbm_GBps));
+        also(rank.up, pcie(s.bytes));
+        break;
+      case Path::kStagedEfa:
+        usage_.host_payload_read_bytes += s.bytes;
+        break;
+      case Path::kStagedTcp:
+        usage_.cpu_copy_bytes += s.bytes;
+        also(rank.cpu, from_bytes(s.bytes, profile_.cpu_copy_GBps));
+        break;
+    }
+    at(s.begin + wire_, What::kHead, r, slot);
   }
 
   // The first bit of a message has come to the peer's link.
   void head(std::uint32_t r, std::uint32_t slot) {
     const Active& s = ranks_[r].window[slot];
     Rank& peer = ranks_[s.peer];
-    const Time in = peer.rx[s.lane % profile_.links].serve(now_, s.duration);
+    const Time in = queues(s) ? peer.rx[s.lane % links_].serve(now_, s.duration) : now_;
     Time arrived = std::max(in + s.duration, s.read + wire_);
-    if (s.bytes) {
-      const Time hbm = from_bytes(s.bytes, profile_.hbm_GBps);
-      usage_.hbm_write_bytes += s.bytes;
-      arrived = std::max(arrived, peer.hbm.serve(now_, hbm) + hbm);
+    const auto also = [&](Server& server, Time duration) {
+      if (s.bytes) arrived = std::max(arrived, server.serve(now_, duration) + duration);
+    };
+    if (staged() && s.bytes) peer.overlap.wire(in, in + s.duration);
+    switch (path_) {
+      case Path::kOnchip:
+        usage_.hbm_write_bytes += s.bytes;
+        also(peer.hbm, from_bytes(s.bytes, profile_.hbm_GBps));
+        break;
+      case Path::kPeer:
+        usage_.peer_payload_write_bytes += s.bytes;
+        usage_.pcie_down_bytes += s.bytes;
+        also(peer.hbm, from_bytes(s.bytes, profile_.hbm_GBps));
+        also(peer.down, pcie(s.bytes));
+        break;
+      case Path::kStagedEfa:
+        usage_.host_payload_write_bytes += s.bytes;
+        break;
+      case Path::kStagedTcp:
+        usage_.cpu_copy_bytes += s.bytes;
+        also(peer.cpu, from_bytes(s.bytes, profile_.cpu_copy_GBps));
+        break;
     }
     at(arrived, What::kArrive, r, slot);
   }
 
   void handle(const Event& event) {
+    if (event.what == What::kIssue) return issue(event.rank, event.slot);
     if (event.what == What::kBegin) return begin(event.rank, event.slot);
     if (event.what == What::kHead) return head(event.rank, event.slot);
     Rank& rank = ranks_[event.rank];
+    if (event.what == What::kCopied) {
+      rank.window[event.slot].copied = true;
+      return at(host_step(event.rank), What::kIssue, event.rank, event.slot);
+    }
     const Active& active = rank.window[event.slot];
     const StepKind kind = active.kind;
     const std::uint32_t peer = active.peer, lane = active.lane, local = active.local;
@@ -344,6 +509,10 @@ class Replay {
   const Shape& shape_;
   const Request& request_;
   const Profile& profile_;
+  const Path path_;
+  const std::uint32_t slots_;
+  const std::uint32_t links_;  // of a rank, one a lane
+  const double link_GBps_;
   const Time command_, wire_;
   std::uint32_t slice_ = 0;
   std::vector<Rank> ranks_;
@@ -355,6 +524,26 @@ class Replay {
 };
 
 }  // namespace
+
+std::string_view path_name(Path path) {
+  switch (path) {
+    case Path::kOnchip:
+      return "onchip";
+    case Path::kPeer:
+      return "peer";
+    case Path::kStagedEfa:
+      return "staged-efa";
+    default:
+      return "staged-tcp";
+  }
+}
+
+std::optional<Path> find_path(std::string_view name) {
+  for (const Path path : kPaths) {
+    if (path_name(path) == name) return path;
+  }
+  return std::nullopt;
+}
 
 Result replay(const Source& source, const Request& request, const Profile& profile) {
   return Replay(source, request, profile).run();
