@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/overlap.hpp"
-#include "model/replay.hpp"
+#include "model/surface.hpp"
 #include "sched/algorithms.hpp"
 
 namespace weft::ccl::model {
@@ -174,6 +174,44 @@ TEST(Paths, AreReproducible) {
     EXPECT_EQ(time(p, path, 5, 1 << 20, 0, 0).modelled_us, time(p, path, 5, 1 << 20, 0, 0).modelled_us);
   }
   EXPECT_FALSE(find_path("staged"));
+}
+
+// The whole surface of a bare machine, whatever the pipelining: overlap and ratio obey the closed form, the marks are
+// those of the intervals, and points that are consistent at all sizes are so at each.
+TEST(Surface, MarksWhatThePublishedRatiosAllow) {
+  SurfaceRequest request;
+  request.bytes = {32u << 20, 256u << 20};
+  const auto published = published_dl1();
+  ASSERT_EQ(published.size(), 2u);
+  const auto points = surface(request, bare(1), published);
+  ASSERT_EQ(points.size(), 2 * request.pipelinings.size() * request.copy_GBps.size());
+  const std::size_t sheet = points.size() / 2;
+  double most = 0;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const SurfacePoint& p = points[i];
+    EXPECT_NEAR(p.ratio, 1 + (1 - p.overlap) * kWire * 2 / p.copy_GBps, 1e-3);
+    if (p.pipelining.slots == 1) {
+      EXPECT_NEAR(p.overlap, 0, 1e-9);
+    }
+    most = std::max(most, p.overlap);
+    const Published& figure = published[i < sheet ? 0 : 1];
+    EXPECT_EQ(p.consistent, figure.low <= p.ratio && p.ratio <= figure.high);
+    EXPECT_EQ(p.consistent_all, points[i % sheet].consistent && points[i % sheet + sheet].consistent);
+  }
+  EXPECT_GT(most, 0.95);
+}
+
+// DL1 as its profile says: without overlap, PCIe gen 3 x16 and 6.25 GB/s a card bound the ratio from below.
+TEST(Surface, Dl1WithoutOverlapIsBoundByPcie) {
+  SurfaceRequest request;
+  request.bytes = {256u << 20};
+  request.copy_GBps = {1000};
+  request.pipelinings = {{1, 1}};
+  const double wire = 6.25 * 8192 / (8192 + 82), copy = 15.754 * 256 / (256 + 24);
+  const auto points = surface(request, load_profile("dl1"), published_dl1());
+  EXPECT_NEAR(points.at(0).effective_GBps, copy, 1e-6);
+  // The device's reductions, of both paths, are what the closed form leaves out.
+  EXPECT_NEAR(points.at(0).ratio, 1 + 2 * wire / copy, 0.04);
 }
 
 TEST(Overlap, IsCopyTimeWithoutWire) {

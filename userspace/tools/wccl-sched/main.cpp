@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// wccl-sched check|show|time|write|list: schedules as files, or as wccl's algorithms make them.
+// wccl-sched check|show|time|surface|write|list: schedules as files, or as wccl's algorithms make them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cinttypes>
@@ -12,6 +12,7 @@
 #include "sched/algorithms.hpp"
 #include "sched/check.hpp"
 #include "sched/file.hpp"
+#include "surface.hpp"
 
 namespace {
 
@@ -82,30 +83,39 @@ int run_show(const Choice& choice, const std::vector<std::uint32_t>& only) {
   return 0;
 }
 
-int run_time(const Choice& choice, const std::string& profile_name, std::uint64_t bytes, bool in_place,
-             std::uint32_t slice) {
+int run_time(const Choice& choice, const std::string& profile_name, const model::Request& request) {
   const auto source = choice.make();
   const model::Profile profile = model::load_profile(profile_name);
   print_shape(*source);
-  model::Request request;
-  request.count = bytes / 4;
-  request.in_place = in_place;
-  request.slice_bytes = slice;
   const model::Result r = model::replay(*source, request, profile);
   const model::Usage& u = r.usage;
   std::printf("profile %s: %s\n", profile.name.c_str(), profile.text.c_str());
   std::printf("modelled_us        %.3f\n", r.modelled_us);
   std::printf("algbw_GBps         %.3f\n", static_cast<double>(request.count * 4) / r.modelled_us / 1e3);
-  std::printf("slice_bytes        %u\nsteps              %" PRIu64 "\ncommands           %" PRIu64 "\n", r.slice_bytes,
-              r.steps, u.commands);
+  std::printf("slice_bytes        %u\nslots              %u\nsteps              %" PRIu64 "\n", r.slice_bytes, r.slots,
+              r.steps);
   const auto line = [&](const char* name, std::uint64_t value) { std::printf("%-18s %" PRIu64 "\n", name, value); };
-  line("rdma_ops", u.rdma_ops);
-  line("rdma_bytes", u.rdma_bytes);
+  const bool hosted = request.path != model::Path::kOnchip;
+  line("commands", u.commands);
+  line(hosted ? "nic_ops" : "rdma_ops", hosted ? u.nic_ops : u.rdma_ops);
+  line(hosted ? "nic_bytes" : "rdma_bytes", hosted ? u.nic_bytes : u.rdma_bytes);
   line("wire_bytes", u.wire_bytes);
   line("copy_bytes", u.copy_bytes);
   line("reduce_bytes", u.reduce_bytes);
   line("hbm_read_bytes", u.hbm_read_bytes);
   line("hbm_write_bytes", u.hbm_write_bytes);
+  if (hosted) {
+    line("host_read_bytes", u.host_payload_read_bytes);
+    line("host_write_bytes", u.host_payload_write_bytes);
+    line("peer_read_bytes", u.peer_payload_read_bytes);
+    line("peer_write_bytes", u.peer_payload_write_bytes);
+    line("pcie_up_bytes", u.pcie_up_bytes);
+    line("pcie_down_bytes", u.pcie_down_bytes);
+    line("cpu_copy_bytes", u.cpu_copy_bytes);
+    line("flushes", u.flushes);
+    line("host_steps", u.host_steps);
+  }
+  if (const auto overlap = r.overlap()) std::printf("overlap            %.3f\n", *overlap);
   const auto busy = [&](const char* name, double ns) {
     std::printf("busy %-13s %.3f us, %.1f %% (busiest rank)\n", name, ns / 1000,
                 r.modelled_us > 0 ? ns / r.modelled_us / 10 : 0);
@@ -115,6 +125,11 @@ int run_time(const Choice& choice, const std::string& profile_name, std::uint64_
   busy("reduce", u.reduce_ns);
   busy("copy", u.copy_ns);
   busy("processor", u.processor_ns);
+  if (hosted) {
+    busy("pcie", u.pcie_ns);
+    busy("host thread", u.host_ns);
+    busy("host copies", u.cpu_ns);
+  }
   return 0;
 }
 
@@ -145,14 +160,17 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   Choice choice;
   std::vector<std::uint32_t> only;
-  std::string profile = "weft", path;
+  std::string profile = "weft", output, path = "onchip";
   std::uint64_t bytes = 32u << 20;
-  std::uint32_t slice = 0;
-  bool in_place = false;
+  model::Request request;
+  tool::SurfaceOptions surface;
+  for (int i = 0; i < argc; ++i) surface.command_line += (i ? " " : "") + std::string(argv[i]);
   auto* check_command = app.add_subcommand(
       "check", "prove that it computes its collective, cannot block and has no race; exit code 1 if not");
   auto* show_command = app.add_subcommand("show", "print the ops of each rank");
   auto* time_command = app.add_subcommand("time", "replay it in the time model, as float32");
+  auto* surface_command = app.add_subcommand(
+      "surface", "the ratio of an all-reduce staged through host DRAM to one peer-direct, over copy rate and overlap");
   auto* write_command = app.add_subcommand("write", "write it to a file");
   app.add_subcommand("list", "algorithms and profiles that there are");
   for (auto* command : {check_command, show_command, time_command, write_command}) choice.add_to(command);
@@ -161,15 +179,41 @@ int main(int argc, char** argv) {
   time_command->add_option("--bytes", bytes, "of the data that is cut into parts")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  time_command->add_option("--slice", slice, "slice bytes (default: as wccl chooses)");
-  time_command->add_flag("--in-place", in_place, "run in place");
-  write_command->add_option("--output,-o", path, "file to write")->required();
+  time_command->add_option("--slice", request.slice_bytes, "slice bytes (default: as wccl chooses)");
+  time_command->add_option("--slots", request.slots, "slots of a connection (default: the profile's)")
+      ->check(CLI::Range(1u, 4096u));
+  time_command->add_option("--path", path, "how the bytes go")
+      ->check(CLI::IsMember({"onchip", "peer", "staged-efa", "staged-tcp"}))
+      ->capture_default_str();
+  time_command->add_flag("--in-place", request.in_place, "run in place");
+  surface_command->add_option("--profile", surface.profile, "name or file; of dl1, published ratios are marked")
+      ->capture_default_str();
+  surface_command->add_option("--ranks", surface.request.ranks, "ranks, one a node")
+      ->check(CLI::Range(2u, 256u))
+      ->capture_default_str();
+  surface_command->add_option("--bytes", surface.request.bytes, "sizes (default: 32M 256M)")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{1} << 20, std::uint64_t{1} << 32));
+  surface_command->add_option("--copy-rate", surface.request.copy_GBps, "GB/s, each direction (default: 2 to 16)")
+      ->check(CLI::Range(0.01, 1e4));
+  surface_command->add_flag("--tcp", surface.tcp, "staged over tcp instead of the host NIC's own transport");
+  surface_command->add_option("-J,--json", surface.json, "write the points to this file");
+  surface_command->add_option("--svg", surface.svg, "write a heat map to this file");
+  write_command->add_option("--output,-o", output, "file to write")->required();
   CLI11_PARSE(app, argc, argv);
   try {
     if (*check_command) return run_check(choice);
     if (*show_command) return run_show(choice, only);
-    if (*time_command) return run_time(choice, profile, bytes, in_place, slice);
-    if (*write_command) return run_write(choice, path);
+    if (*time_command) {
+      request.count = bytes / 4;
+      request.path = *model::find_path(path);
+      return run_time(choice, profile, request);
+    }
+    if (*surface_command) {
+      if (surface.tcp) surface.request.staged = model::Path::kStagedTcp;
+      return tool::run_surface(surface);
+    }
+    if (*write_command) return run_write(choice, output);
     return run_list();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "wccl-sched: %s\n", error.what());
