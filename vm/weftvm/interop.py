@@ -11,6 +11,7 @@ from .cluster import Cluster
 from .node import NodeDied
 
 RESULT = paths.BUILD / "interop.json"
+MEMORY = 4096  # MiB; fabtests allocate 64 buffers of 8 MiB for each direction, and register them
 LEAST = 40  # fabtests that must pass
 LIMIT = 120  # seconds for a pair of programs
 ONE, TWO = (0, 0), (0, 1)
@@ -125,7 +126,7 @@ def run(args):
     began = time.monotonic()
     this = Run(args.patterns)
     try:
-        with Cluster(nodes=2, devices=0, nics=1, cpus=2) as cluster:
+        with Cluster(nodes=2, devices=0, nics=1, cpus=2, memory=MEMORY) as cluster:
             print(f"weft: two nodes with a host NIC each on {cluster.accel.upper()} ({cluster.accel_reason}), up after "
                   + " and ".join(f"{node.boot_seconds:.1f} s" for node in cluster.nodes), flush=True)
             for suite, steps in suites().items():
