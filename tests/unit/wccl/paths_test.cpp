@@ -37,17 +37,17 @@ Result time(const Profile& p, Path path, std::uint32_t ranks, std::uint64_t byte
   return replay(*ring(ranks), request, p);
 }
 
-// One slot: a slice is copied, sent and copied before the next. T = 2 (n - 1) / n S (1 / B_wire + 1 / B_d2h + 1 /
-// B_h2d).
+// Messages of one slice: each is copied, sent and copied before the next, which depends on it. T = 2 (n - 1) / n S (1 /
+// B_wire + 1 / B_d2h + 1 / B_h2d).
 TEST(Paths, WithoutOverlapEachCopyAddsItsTime) {
   for (const std::uint32_t n : {2u, 5u}) {
     for (const double copy : {3.0, 6.25, 12.5, 25.0}) {
       Profile p = bare(copy);
       p.h2d_GBps = copy * 2;
-      const std::uint64_t bytes = n * (8ull << 20);
-      for (const std::uint32_t slice : {1u << 20, 8u << 20}) {
-        const Result peer = time(p, Path::kPeer, n, bytes, 1, slice);
-        const Result staged = time(p, Path::kStagedEfa, n, bytes, 1, slice);
+      for (const std::uint32_t slots : {1u, 4u}) {
+        const std::uint64_t bytes = n * (8ull << 20);
+        const Result peer = time(p, Path::kPeer, n, bytes, slots, 8u << 20);
+        const Result staged = time(p, Path::kStagedEfa, n, bytes, slots, 8u << 20);
         const double moved = 2.0 * (n - 1) / n * static_cast<double>(bytes);
         EXPECT_NEAR(peer.modelled_us, moved / kWire / 1e3, peer.modelled_us * 1e-4);
         EXPECT_NEAR(staged.modelled_us / peer.modelled_us, 1 + kWire * (1 / copy + 1 / (copy * 2)), 1e-3);
@@ -55,6 +55,22 @@ TEST(Paths, WithoutOverlapEachCopyAddsItsTime) {
         EXPECT_NEAR(*staged.overlap(), 0, 1e-9);
         EXPECT_FALSE(peer.overlap());
       }
+    }
+  }
+}
+
+// One slot at each end and many slices: while the peer's device takes a slice, the next one is copied out, but nothing
+// is on the wire. A slice takes 1 / B_wire + max(1 / B_d2h, 1 / B_h2d); half of equal copies' time is hidden.
+TEST(Paths, OneSlotOverlapsCopiesWithCopiesOnly) {
+  for (const double copy : {3.0, 12.5}) {
+    for (const double other : {copy, copy * 2}) {
+      Profile p = bare(copy);
+      p.h2d_GBps = other;
+      const std::uint64_t bytes = 64u << 20, slice = 64u << 10;
+      const Result staged = time(p, Path::kStagedEfa, 2, bytes, 1, slice);
+      const double want = static_cast<double>(bytes) * (1 / kWire + 1 / copy) / 1e3;
+      EXPECT_NEAR(staged.modelled_us, want, want * 5e-3);
+      EXPECT_NEAR(*staged.overlap(), 1 - (1 / copy) / (1 / copy + 1 / other), 5e-3);
     }
   }
 }
@@ -100,7 +116,7 @@ TEST(Paths, CopiesAreNoFasterThanPcie) {
   p.pcie_GBps = 8;
   p.pcie_packet_bytes = 24;
   const double rate = 8 * 256.0 / 280;
-  const Result staged = time(p, Path::kStagedEfa, 2, 16u << 20, 1, 1 << 20);
+  const Result staged = time(p, Path::kStagedEfa, 2, 16u << 20, 1, 8 << 20);
   EXPECT_NEAR(staged.modelled_us, static_cast<double>(16u << 20) / 1e3 * (1 / kWire + 2 / rate), 1);
 }
 

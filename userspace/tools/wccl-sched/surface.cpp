@@ -26,8 +26,7 @@ std::string format(const char* form, A... values) {
 }
 
 std::string name_of(const model::Pipelining& p) {
-  if (p.slots == 1) return "1 slot";
-  return format("%u slots, %g slices", p.slots, p.pieces);
+  return format("%u slot%s, %g slice%s", p.slots, p.slots == 1 ? "" : "s", p.pieces, p.pieces == 1 ? "" : "s");
 }
 
 void save(const std::string& path, const std::string& text) {

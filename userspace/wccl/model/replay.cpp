@@ -161,6 +161,12 @@ class Replay {
   static bool is_message(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kCredit; }
   static bool is_receive(StepKind kind) { return kind == StepKind::kRecvCopy || kind == StepKind::kRecvReduce; }
 
+  // Counters of a connection: those of EventKind but kLocal, and in its place, staged, that the slot of host DRAM from
+  // which a slice was sent is free again.
+  static constexpr std::size_t kFlowKinds = 5;
+  static constexpr EventKind kGone = EventKind::kLocal;
+  static_assert(static_cast<std::size_t>(kGone) == kFlowKinds - 1);
+
   std::size_t new_counters(std::size_t count) {
     counters_.resize(counters_.size() + count);
     return counters_.size() - count;
@@ -168,9 +174,8 @@ class Replay {
 
   Counter& counter(std::uint32_t rank, EventKind kind, std::uint32_t peer, std::uint32_t lane, std::uint64_t seq) {
     Rank& r = ranks_[rank];
-    if (kind == EventKind::kLocal) return counters_[r.local + peer];
     const auto [it, added] = r.counters.try_emplace(flow_key(peer, lane), 0);
-    if (added) it->second = new_counters(std::size_t{4} * slots_);
+    if (added) it->second = new_counters(std::size_t{kFlowKinds} * slots_);
     return counters_[it->second + static_cast<std::size_t>(kind) * slots_ + seq % slots_];
   }
 
@@ -179,7 +184,9 @@ class Replay {
   }
 
   void raise(std::uint32_t rank, EventKind kind, std::uint32_t peer, std::uint32_t lane, std::uint64_t seq) {
-    Counter& c = counter(rank, kind, peer, lane, seq);
+    raise(counter(rank, kind, peer, lane, seq));
+  }
+  void raise(Counter& c) {
     ++c.value;
     // Starting a step touches no counter, so the list stays as it is meanwhile.
     std::size_t kept = 0;
@@ -214,17 +221,29 @@ class Replay {
       ++steps_;
       for (std::uint8_t i = 0; i < step.waits; ++i) {
         const WaitFor& w = step.wait[i];
-        const std::uint64_t target =
-            w.kind == EventKind::kLocal ? w.seq : w.seq / slots_ + (w.kind == EventKind::kCredit ? 0 : 1);
-        Counter& c = counter(r, w.kind, w.peer, w.lane, w.seq);
-        if (c.value >= target) continue;
-        c.waiters.push_back({target, r, slot});
-        ++active.unmet;
+        if (w.kind == EventKind::kLocal) {
+          await(counters_[rank.local + w.peer], w.seq, r, slot);
+        } else if (w.kind != EventKind::kCredit || !copies_out(active)) {
+          await(counter(r, w.kind, w.peer, w.lane, w.seq), w.seq / slots_ + (w.kind == EventKind::kCredit ? 0 : 1), r,
+                slot);
+        }
       }
+      // A copy to host DRAM needs a slot there, and no credit yet.
+      if (copies_out(active))
+        await(counter(r, kGone, active.peer, active.lane, active.seq), active.seq / slots_, r, slot);
       rank.held.reset();
       if (active.unmet == 0) dispatch(r, slot);
     }
   }
+
+  void await(Counter& c, std::uint64_t target, std::uint32_t r, std::uint32_t slot) {
+    if (c.value >= target) return;
+    c.waiters.push_back({target, r, slot});
+    ++ranks_[r].window[slot].unmet;
+  }
+
+  // A message that is still to be copied to host DRAM.
+  bool copies_out(const Active& s) const { return staged() && s.kind == StepKind::kSend && s.bytes && !s.copied; }
 
   // Bytes that a message takes on the wire.
   std::uint64_t wire_bytes(std::uint64_t payload) const {
@@ -266,7 +285,7 @@ class Replay {
   bool for_device(const Active& s) const {
     if (!hosted()) return true;
     if (s.kind == StepKind::kEnd || s.bytes == 0) return false;
-    return !is_message(s.kind) || (staged() && !s.copied);
+    return !is_message(s.kind) || copies_out(s);
   }
 
   // Whether the message waits for those before it: a host NIC takes messages in turn packet by packet, so an empty one
@@ -287,7 +306,7 @@ class Replay {
     switch (s.kind) {
       case StepKind::kSend:
       case StepKind::kCredit:
-        if (staged() && s.bytes && !s.copied) {
+        if (copies_out(s)) {
           active.duration = copy_up(s.bytes);
           active.begin = rank.up.serve(start, active.duration);
           break;
@@ -336,7 +355,7 @@ class Replay {
     switch (s.kind) {
       case StepKind::kSend:
       case StepKind::kCredit:
-        if (staged() && s.bytes && !s.copied) {
+        if (copies_out(s)) {
           ++usage_.copy_ops;
           usage_.copy_bytes += s.bytes;
           usage_.hbm_read_bytes += s.bytes;
@@ -470,13 +489,18 @@ class Replay {
     if (event.what == What::kHead) return head(event.rank, event.slot);
     Rank& rank = ranks_[event.rank];
     if (event.what == What::kCopied) {
-      rank.window[event.slot].copied = true;
-      return at(host_step(event.rank), What::kIssue, event.rank, event.slot);
+      Active& s = rank.window[event.slot];
+      s.copied = true;
+      const std::uint32_t peer = s.peer, lane = s.lane;
+      const std::uint64_t seq = s.seq;
+      await(counter(event.rank, EventKind::kCredit, peer, lane, seq), seq / slots_, event.rank, event.slot);
+      if (s.unmet == 0) dispatch(event.rank, event.slot);
+      return raise(event.rank, EventKind::kSent, peer, lane, seq);
     }
     const Active& active = rank.window[event.slot];
     const StepKind kind = active.kind;
     const std::uint32_t peer = active.peer, lane = active.lane, local = active.local;
-    const std::uint64_t seq = active.seq;
+    const std::uint64_t seq = active.seq, bytes = active.bytes;
     if (event.what == What::kArrive) {
       // The acknowledgement comes back behind nothing; then the command is complete.
       at(now_ + wire_, What::kComplete, event.rank, event.slot);
@@ -486,7 +510,8 @@ class Replay {
     rank.free.push_back(event.slot);
     switch (kind) {
       case StepKind::kSend:
-        raise(event.rank, EventKind::kSent, peer, lane, seq);
+        if (staged()) raise(event.rank, kGone, peer, lane, seq);
+        if (!staged() || bytes == 0) raise(event.rank, EventKind::kSent, peer, lane, seq);
         break;
       case StepKind::kRecvCopy:
       case StepKind::kRecvReduce:
@@ -496,7 +521,7 @@ class Replay {
         break;
       case StepKind::kCopy:
       case StepKind::kReduce:
-        if (local < kLocalObjects) raise(event.rank, EventKind::kLocal, local, 0, 0);
+        if (local < kLocalObjects) raise(counters_[rank.local + local]);
         break;
       case StepKind::kEnd:
         rank.ending = false;

@@ -10,8 +10,8 @@
 // direction, and the accelerator's PCIe link in each direction:
 //   peer     the NIC reads HBM and writes HBM over PCIe; a receive waits for a flush before the device takes the slice
 //   staged   the device copies to host DRAM (PCIe up), the NIC carries the slice from there to the peer's host DRAM,
-//            from where the device's COPY or REDUCE reads it (PCIe down). A step's copy starts when the step may; the
-//            NIC sends when the copy is complete
+//            from where the device's COPY or REDUCE reads it (PCIe down). The copy waits for a slot on its own side,
+//            the NIC for the copy and for the peer's credit
 //   staged over tcp   as staged, and a core of each host copies each byte between memory and socket
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The ratio staged / peer of an all-reduce over (copy rate, overlap). The overlap is not set but results from how the
-// schedule is pipelined: from one slot, where nothing overlaps, to many slices a message in flight.
+// schedule is pipelined: from messages of one slice through one slot, where nothing overlaps, to many slices in flight.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct SurfaceRequest {
   std::uint32_t ranks = 2;
   Path staged = Path::kStagedEfa;
   std::vector<std::uint64_t> bytes{32ull << 20, 256ull << 20};
-  std::vector<double> copy_GBps{2, 2.5, 3.15, 4, 5, 6.25, 8, 10, 12.5, 16};  // both directions
+  std::vector<double> copy_GBps{2, 2.5, 3, 3.6, 4.3, 5, 6.25, 8, 10, 12.5, 16};  // both directions
   std::vector<Pipelining> pipelinings{{1, 1},    {8, 1.05}, {8, 1.1}, {8, 1.2}, {8, 1.35}, {8, 1.5},
                                       {8, 1.75}, {8, 2},    {8, 3},   {8, 4},   {8, 8},    {8, 16}};
 };
