@@ -205,5 +205,46 @@ TEST(AllReduce, RefusesBadArguments) {
   EXPECT_EQ(wcclAllReduce(a, b, 16, wcclFloat32, wcclSum, nullptr, nullptr), wcclInvalidArgument);
 }
 
+#ifdef WEFT_WITH_OFI
+// Through host memory and libfabric over tcp: the same schedules, run by the host's progress thread.
+class Staged : public testing::TestWithParam<std::uint32_t> {
+  const test::Environment path_{"WCCL_PATH", "staged"}, over_{"WCCL_STAGED_OVER", "tcp"};
+};
+
+TEST_P(Staged, EveryTypeAndOperation) {
+  Cluster c({.devices = GetParam()});
+  for (int type = 0; type <= wcclBfloat16; ++type) {
+    for (int op = 0; op < wcclNumOps; ++op) {
+      const auto t = static_cast<wcclDataType_t>(type);
+      const auto o = static_cast<wcclRedOp_t>(op);
+      EXPECT_EQ(all_reduce(c, 1021, t, o, (type + op) % 2), 0u) << perf::type_name(t) << ' ' << perf::op_name(o);
+    }
+  }
+}
+
+TEST_P(Staged, Sizes) {
+  Cluster c({.devices = GetParam(), .hbm = 128 << 20});
+  for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{65536}, std::size_t{3000001}}) {
+    EXPECT_EQ(all_reduce(c, count, wcclFloat32, wcclSum, false), 0u) << count;
+  }
+  // All of it went through host memory, twice on either side; tokens and credits carry nothing.
+  std::uint64_t sent = 0, dram = 0;
+  for (wcclComm_t comm : c.comms) {
+    wcclStats_t stats{};
+    stats.size = sizeof stats;
+    ASSERT_EQ(wcclCommStats(comm, &stats), wcclSuccess);
+    EXPECT_STREQ(stats.transport, "tcp");
+    EXPECT_EQ(stats.bytes[wcclPathOnchip] + stats.bytes[wcclPathPeer], 0u);
+    EXPECT_EQ(stats.flushes + stats.mrRegistrations, 0u);
+    sent += stats.bytes[wcclPathStaged];
+    dram += stats.hostDramBytes;
+  }
+  EXPECT_EQ(sent > 0, GetParam() > 1);
+  EXPECT_EQ(dram, 4 * sent);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, Staged, testing::Values(1u, 2u, 3u, 5u));
+#endif
+
 }  // namespace
 }  // namespace weft::ccl

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,13 @@
 #include "weft/weft.h"
 
 namespace weft::ccl::test {
+
+// A variable of the environment, for a while.
+struct Environment {
+  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Environment() { unsetenv(name_); }
+  const char* name_;
+};
 
 struct ClusterOptions {
   std::uint32_t devices = 2;

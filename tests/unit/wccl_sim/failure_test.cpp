@@ -5,19 +5,13 @@
 #include <cstdlib>
 
 #include "cluster.hpp"
-#include "path.hpp"
 #include "verdict.hpp"
 
 namespace weft::ccl {
 namespace {
 
 using test::Cluster;
-
-struct Environment {
-  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Environment() { unsetenv(name_); }
-  const char* name_;
-};
+using test::Environment;
 
 void exchange(Cluster& c, std::vector<wcclResult_t>& results) {
   const std::size_t count = 100000;
@@ -63,7 +57,8 @@ TEST(Failure, CutLinkNamesTheRankAndTheNextCommunicatorWorks) {
   for (wcclComm_t comm : c.comms) EXPECT_EQ(wcclCommAbort(comm), wcclSuccess);
   c.comms.clear();
 
-  // Still cut: the next one does not come about, and says who it is.
+  // Still cut: the next one does not come about on this path, and says who it is.
+  const Environment path("WCCL_PATH", "onchip");
   EXPECT_NE(c.connect(), wcclSuccess);
   EXPECT_NE(std::string(wcclGetLastError(nullptr)).find("rank"), std::string::npos);
   ASSERT_EQ(weft_sim_link(2, 0, 1), 0);
@@ -152,68 +147,6 @@ TEST(Failure, NothingLeaks) {
   info.size = sizeof info;
   ASSERT_EQ(weft_device_info(c.devices[0], &info), 0);
   EXPECT_EQ(info.hbm_used, used);
-}
-
-TEST(Path, AskedForAndNotPossibleIsAnError) {
-  Cluster c({.devices = 2, .connect = false});
-  {
-    const Environment path("WCCL_PATH", "peer");
-    EXPECT_EQ(c.connect(), wcclInvalidUsage);
-    const std::string text = wcclGetLastError(nullptr);
-    EXPECT_NE(text.find("path peer was asked for, but peer-direct needs a host NIC that can register HBM through "
-                        "DMA-BUF: none found"),
-              std::string::npos)
-        << text;
-  }
-  {
-    const Environment path("WCCL_PATH", "staged");
-    EXPECT_EQ(c.connect(), wcclInvalidUsage);
-    EXPECT_NE(std::string(wcclGetLastError(nullptr)).find("path staged was asked for"), std::string::npos);
-  }
-  {
-    const Environment path("WCCL_PATH", "fastest");
-    EXPECT_EQ(c.connect(), wcclInvalidArgument);
-  }
-  {
-    const Environment path("WCCL_PATH", "onchip");
-    EXPECT_EQ(c.connect(), wcclSuccess) << wcclGetLastError(nullptr);
-  }
-}
-
-TEST(Path, NoPortIsUp) {
-  Cluster c({.devices = 2, .connect = false});
-  ASSERT_EQ(weft_sim_link(1, 0, 0), 0);
-  weft_sim_run(1'000'000);
-  EXPECT_EQ(c.connect(), wcclInvalidUsage);
-  const std::string text = wcclGetLastError(nullptr);
-  EXPECT_NE(text.find("not onchip: on-chip needs a port that is up: none is (rank 1"), std::string::npos) << text;
-  EXPECT_NE(text.find("not peer"), std::string::npos);
-  EXPECT_NE(text.find("not staged"), std::string::npos);
-}
-
-// The decision as a table: ports, host NIC and what was asked for give a path or an error.
-TEST(Path, Choice) {
-  const std::string no = "because";
-  const auto choose = [&](wcclPath_t asked, bool ports, bool nic, bool wrapper) {
-    PathFacts good, rank{asked, "", ports ? "" : no, nic ? "" : no, wrapper ? "" : no};
-    good.asked = asked;
-    const PathFacts facts[] = {good, rank, good};
-    return choose_path(facts);
-  };
-  for (const bool nic : {false, true}) {
-    EXPECT_EQ(choose(wcclPathAuto, true, nic, true).path, wcclPathOnchip);
-    EXPECT_EQ(choose(wcclPathOnchip, true, nic, true).path, wcclPathOnchip);
-    EXPECT_EQ(choose(wcclPathOnchip, false, nic, true).path, wcclPathAuto);
-  }
-  EXPECT_EQ(choose(wcclPathAuto, false, true, true).path, wcclPathPeer);
-  EXPECT_EQ(choose(wcclPathAuto, false, false, true).path, wcclPathStaged);
-  EXPECT_EQ(choose(wcclPathAuto, false, false, false).path, wcclPathAuto);
-  EXPECT_EQ(choose(wcclPathPeer, true, false, true).path, wcclPathAuto);
-  EXPECT_EQ(choose(wcclPathPeer, true, false, true).reason, "path peer was asked for, but because (rank 1)");
-  EXPECT_EQ(choose(wcclPathStaged, true, true, true).path, wcclPathStaged);
-  PathFacts differ[2];
-  differ[1].asked = wcclPathStaged;
-  EXPECT_EQ(choose_path(differ).path, wcclPathAuto);
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ Communicator::Options options_from(const wcclConfig_t* config) {
     if (config->timeoutMs <= 0) throw Failure(wcclInvalidArgument, "config.timeoutMs is not positive");
     options.settings.timeout = std::chrono::milliseconds(config->timeoutMs);
   }
+  if (config->stagedOver) options.settings.set_staged_over(config->stagedOver, "config.stagedOver");
   return options;
 }
 

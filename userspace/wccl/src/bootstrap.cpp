@@ -80,6 +80,8 @@ bool interface_allowed(const std::string& name, std::string filter) {
   return listed != exclude;
 }
 
+}  // namespace
+
 asio::ip::address local_address() {
   const auto filter = env_text("WCCL_SOCKET_IFNAME");
   ifaddrs* list = nullptr;
@@ -98,6 +100,8 @@ asio::ip::address local_address() {
   throw Failure(wcclSystemError, "no IPv4 address on an interface" +
                                      (filter ? " that WCCL_SOCKET_IFNAME=" + *filter + " allows" : std::string()));
 }
+
+namespace {
 
 // "address:port", "[v6]:port" or "host:port".
 tcp::endpoint parse_address(const std::string& text) {

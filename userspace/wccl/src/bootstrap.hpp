@@ -27,6 +27,9 @@ Meeting decode(const wcclUniqueId& id);
 // The meeting that WCCL_COMM_ID names, or a new hub in this process on the interface that WCCL_SOCKET_IFNAME allows.
 Meeting make_meeting(std::chrono::milliseconds timeout);
 
+// The IPv4 address of the first interface that is up and that WCCL_SOCKET_IFNAME allows, loopback last. Throws Failure.
+boost::asio::ip::address local_address();
+
 // Joins as `rank` of `ranks`; rank 0 of an agreed address starts the hub. Throws Failure.
 std::unique_ptr<Rendezvous> join_meeting(const Meeting& meeting, std::uint32_t rank, std::uint32_t ranks,
                                          std::chrono::milliseconds timeout);

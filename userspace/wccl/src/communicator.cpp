@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 
+#include "host.hpp"
+#include "onchip.hpp"
 #include "sched/algorithms.hpp"
 #include "sched/check.hpp"
 #include "sched/file.hpp"
@@ -23,6 +25,14 @@ namespace {
 // A wait is cut into pieces between which we look whether somebody else reported a failure.
 constexpr std::int64_t kWaitPiece = 100'000'000;  // ns
 constexpr std::uint32_t kFullSlotRanks = 8;       // more ranks: smaller slots for peers that are not neighbours
+constexpr std::uint32_t kArrivalsMax = 16384;     // immediates of peers that a NIC's queue is asked to hold
+
+// Before each offer of a connection's end.
+struct OfferHead {
+  std::uint32_t to = 0;  // rank
+  std::uint32_t lane = 0;
+  std::uint32_t bytes = 0;
+};
 
 template <class T>
 void put(Bytes& out, const T& value) {
@@ -132,11 +142,10 @@ struct Communicator::Hello {
   std::uint32_t slots = 0;
   std::uint32_t slot_bytes = 0;
   std::uint32_t entries = 0;
+  std::uint32_t tag = 0;
   char algorithm[32] = {};
   char host[64] = {};
-  char no_onchip[192] = {};
-  char no_peer[192] = {};
-  char no_staged[192] = {};
+  char staged_over[8] = {};
 };
 
 Communicator::Communicator(const Options& options, std::uint32_t rank, std::uint32_t ranks,
@@ -177,19 +186,17 @@ Bytes Communicator::hello() const {
   };
   text(hello.algorithm, s.algorithm);
   text(hello.host, host_name());
-  if (ports_up_.empty() && ranks_ > 1) text(hello.no_onchip, "on-chip needs a port that is up: none is");
-  text(hello.no_peer,
-       "peer-direct needs a host NIC that can register HBM through DMA-BUF: none found (this build of wccl has no "
-       "transport over one)");
-  text(hello.no_staged, "staged needs a transport over host memory, which this build of wccl does not have");
+  text(hello.staged_over, s.staged_over);
+  hello.tag =
+      static_cast<std::uint32_t>(Clock::now().time_since_epoch().count() / 1000) ^ static_cast<std::uint32_t>(getpid());
   Bytes out;
   put(out, hello);
   return out;
 }
 
-void Communicator::settle(const std::vector<Bytes>& hellos) {
-  std::vector<PathFacts> facts;
-  lanes_ = slots_ = slot_bytes_ = entries_ = UINT32_MAX;
+PathSearch Communicator::settle(const std::vector<Bytes>& hellos) {
+  std::vector<Wish> wishes;
+  onchip_lanes_ = slots_ = slot_bytes_ = entries_ = UINT32_MAX;
   std::string algorithm;
   for (std::uint32_t rank = 0; rank < hellos.size(); ++rank) {
     std::size_t at = 0;
@@ -202,26 +209,49 @@ void Communicator::settle(const std::vector<Bytes>& hellos) {
       field[sizeof field - 1] = 0;
       return std::string(field);
     };
-    PathFacts f;
-    f.asked = static_cast<wcclPath_t>(hello.asked);
-    f.host = text(hello.host);
-    f.no_onchip = text(hello.no_onchip);
-    f.no_peer = text(hello.no_peer);
-    f.no_staged = text(hello.no_staged);
-    facts.push_back(std::move(f));
+    wishes.push_back({static_cast<wcclPath_t>(hello.asked), text(hello.staged_over), text(hello.host)});
     const std::string named = text(hello.algorithm);
-    if (rank == 0) algorithm = named;
+    if (rank == 0) algorithm = named, tag_ = hello.tag % 256;
     if (named != algorithm)
       throw Failure(wcclInvalidUsage, who + " has another WCCL_ALGO than rank 0", static_cast<int>(rank));
-    lanes_ = std::min(lanes_, std::max(hello.lanes, 1u));
+    onchip_lanes_ = std::min(onchip_lanes_, std::max(hello.lanes, 1u));
     slots_ = std::min(slots_, hello.slots);
     slot_bytes_ = std::min(slot_bytes_, hello.slot_bytes);
     entries_ = std::min(entries_, hello.entries);
   }
-  path_ = choose_path(facts);
-  if (path_.path == wcclPathAuto) throw Failure(wcclInvalidUsage, path_.reason);
-  executor_ = std::make_unique<OnchipExecutor>(options_.device, entries_, slots_);
+  return PathSearch(std::move(wishes));
+}
+
+std::string Communicator::prepare(const Way& way) {
+  executor_.reset();
+  const Settings& s = options_.settings;
+  const ExecutorSetup common{options_.device, rank_, slots_, entries_, std::chrono::nanoseconds(s.timeout).count()};
+  if (way.path == wcclPathOnchip) {
+    lanes_ = onchip_lanes_;
+    if (ports_up_.empty() && ranks_ > 1) return "on-chip needs a port that is up: none is";
+    executor_ = std::make_unique<OnchipExecutor>(OnchipExecutor::Setup{common, ports_up_, s.rc_timeout, s.rc_retries});
+  } else {
+    lanes_ = std::max(s.lanes, 1u);
+    HostNic::Options nic;
+    nic.transport = way.transport;
+    nic.hbm = way.path == wcclPathPeer;
+    // A ring has two neighbours; any rank may become one. The queue of a NIC has its limits.
+    nic.arrivals = std::min(2 * slots_ * lanes_ * std::max(ranks_ - 1, 2u), kArrivalsMax);
+    nic.timeout_ms = static_cast<std::uint32_t>(s.timeout.count());
+    nic.cache.entries = s.mr_cache_entries;
+    nic.cache.bytes = s.mr_cache_bytes;
+    const std::string needs = way.path == wcclPathPeer
+                                  ? "peer-direct needs a host NIC that can register HBM through DMA-BUF: "
+                                  : std::string("staged needs libfabric over ") + way.transport + ": ";
+    try {
+      executor_ = std::make_unique<HostExecutor>(HostExecutor::Setup{common, way.path == wcclPathStaged, tag_},
+                                                 std::make_unique<HostNic>(options_.device, nic));
+    } catch (const Failure& failure) {
+      return needs + failure.what();
+    }
+  }
   load_schedules();
+  return "";
 }
 
 void Communicator::load_schedules() {
@@ -286,12 +316,9 @@ Bytes Communicator::make_offers(const std::vector<std::uint64_t>& keys) {
   Bytes out;
   for (const std::uint64_t key : keys) {
     const auto peer = static_cast<std::uint32_t>(key >> 32), lane = static_cast<std::uint32_t>(key);
-    Connection* connection = executor_->find(peer, lane);
-    if (!connection) {
-      connection =
-          &executor_->add(Connection(options_.device, port_of(lane), peer, lane, slots_, slot_bytes_for(peer)));
-    }
-    put(out, connection->offer());
+    const Bytes offer = executor_->open(peer, lane, slot_bytes_for(peer));
+    put(out, OfferHead{peer, lane, static_cast<std::uint32_t>(offer.size())});
+    out.insert(out.end(), offer.begin(), offer.end());
   }
   return out;
 }
@@ -299,19 +326,25 @@ Bytes Communicator::make_offers(const std::vector<std::uint64_t>& keys) {
 // Takes those offers of `peer` that are meant for this rank.
 void Communicator::accept_offers(std::uint32_t peer, const Bytes& offers) {
   for (std::size_t at = 0; at < offers.size();) {
-    const auto offer = take<Offer>(offers, at);
-    if (offer.to != rank_) continue;
-    Connection* connection = executor_->find(peer, offer.lane);
-    if (!connection) {
+    const auto head = take<OfferHead>(offers, at);
+    if (offers.size() - at < head.bytes) throw Failure(wcclInternalError, "a rank sent too little");
+    const std::span offer(offers.data() + at, head.bytes);
+    at += head.bytes;
+    if (head.to != rank_) continue;
+    if (!executor_->opened(peer, head.lane)) {
       throw Failure(
           wcclInvalidUsage,
           "rank " + std::to_string(peer) + " wants to connect where this rank does not: the ranks' calls differ",
           static_cast<int>(peer));
     }
-    if (!connection->connected()) {
-      connection->connect(offer, options_.settings.rc_timeout, options_.settings.rc_retries);
-    }
+    if (!executor_->connected(peer, head.lane)) executor_->connect(peer, head.lane, offer);
   }
+}
+
+// Half of the time that is left: another path may have to be looked at after this one.
+std::string Communicator::probe(Clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count();
+  return executor_->probe(first_connections(), std::max<std::int64_t>(left / 2, 1'000'000));
 }
 
 std::shared_ptr<Communicator> Communicator::join(const Options& options, std::uint32_t rank, std::uint32_t ranks,
@@ -320,22 +353,23 @@ std::shared_ptr<Communicator> Communicator::join(const Options& options, std::ui
   comm->rendezvous_ = std::move(rendezvous);
   const Clock::time_point deadline = Clock::now() + options.settings.timeout;
   Rendezvous& meet = *comm->rendezvous_;
+  const auto answers = [&](PathSearch& search, const std::string& obstacle) {
+    std::vector<std::string> all;
+    for (const Bytes& bytes : meet.all_gather(wire::as_bytes(obstacle), deadline)) all.push_back(wire::as_text(bytes));
+    return search.answers(all);
+  };
   try {
-    comm->settle(meet.all_gather(comm->hello(), deadline));
-    const auto keys = comm->first_connections();
-    const auto offers = meet.all_gather(comm->make_offers(keys), deadline);
-    for (std::uint32_t peer = 0; peer < ranks; ++peer) {
-      if (peer != rank) comm->accept_offers(peer, offers[peer]);
+    PathSearch search = comm->settle(meet.all_gather(comm->hello(), deadline));
+    for (;;) {
+      if (!answers(search, comm->prepare(search.way()))) continue;
+      const auto offers = meet.all_gather(comm->make_offers(comm->first_connections()), deadline);
+      for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+        if (peer != rank) comm->accept_offers(peer, offers[peer]);
+      }
+      meet.all_gather({}, deadline);  // everybody can receive
+      if (answers(search, comm->probe(deadline))) break;
     }
-    meet.all_gather({}, deadline);  // every channel can receive
-    std::vector<Connection*> connections;
-    for (const std::uint64_t key : keys) {
-      connections.push_back(
-          comm->executor_->find(static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)));
-    }
-    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count();
-    comm->executor_->probe(connections, static_cast<std::uint64_t>(std::max<std::int64_t>(left, 1'000'000)));
-    meet.all_gather({}, deadline);
+    comm->path_ = search.choice();
   } catch (const Failure& failure) {
     meet.report({failure.culprit() >= 0 ? static_cast<std::uint32_t>(failure.culprit()) : rank,
                  "rank " + std::to_string(rank) + ": " + failure.what()});
@@ -356,27 +390,26 @@ std::vector<std::shared_ptr<Communicator>> Communicator::make_all(const std::vec
     group->members[rank] = comms[rank];
     hellos.push_back(comms[rank]->hello());
   }
-  std::vector<std::vector<std::uint64_t>> keys;
-  std::vector<Bytes> offers;
-  for (const auto& comm : comms) {
-    comm->settle(hellos);
-    keys.push_back(comm->first_connections());
-    offers.push_back(comm->make_offers(keys.back()));
-  }
-  for (const auto& comm : comms) {
-    for (std::uint32_t peer = 0; peer < ranks; ++peer) {
-      if (peer != comm->rank_) comm->accept_offers(peer, offers[peer]);
+  const Clock::time_point deadline = Clock::now() + options[0].settings.timeout;
+  std::optional<PathSearch> search;
+  for (const auto& comm : comms) search.emplace(comm->settle(hellos));
+  const auto all = [&](auto ask) {
+    std::vector<std::string> obstacles;
+    for (const auto& comm : comms) obstacles.push_back(ask(*comm));
+    return search->answers(obstacles);
+  };
+  for (;;) {
+    if (!all([&](Communicator& comm) { return comm.prepare(search->way()); })) continue;
+    std::vector<Bytes> offers;
+    for (const auto& comm : comms) offers.push_back(comm->make_offers(comm->first_connections()));
+    for (const auto& comm : comms) {
+      for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+        if (peer != comm->rank_) comm->accept_offers(peer, offers[peer]);
+      }
     }
+    if (all([&](Communicator& comm) { return comm.probe(deadline); })) break;
   }
-  for (const auto& comm : comms) {
-    std::vector<Connection*> connections;
-    for (const std::uint64_t key : keys[comm->rank_]) {
-      connections.push_back(
-          comm->executor_->find(static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)));
-    }
-    const auto limit = std::chrono::duration_cast<std::chrono::nanoseconds>(comm->options_.settings.timeout).count();
-    comm->executor_->probe(connections, static_cast<std::uint64_t>(limit));
-  }
+  for (const auto& comm : comms) comm->path_ = search->choice();
   return comms;
 }
 
@@ -387,8 +420,7 @@ void Communicator::ensure(const Source& source) {
   for (std::uint32_t index = 0; index < count; ++index) {
     source.op(rank_, index, view);
     if (view.op.code > WCCL_OP_RECV_REDUCE) continue;
-    const Connection* connection = executor_->find(view.op.peer, view.op.lane);
-    if (!connection || !connection->connected()) missing.insert(flow_key(view.op.peer, view.op.lane));
+    if (!executor_->connected(view.op.peer, view.op.lane)) missing.insert(flow_key(view.op.peer, view.op.lane));
   }
   if (missing.empty()) return;
   if (group_) {
@@ -425,7 +457,7 @@ Operand Communicator::memory(weft_va address, std::uint64_t bytes, const char* w
     throw Failure(wcclInvalidArgument,
                   std::string(what) + " is not memory of this communicator's device, or ends too early");
   }
-  return {address, weft_mem_key(mem)};
+  return {address, weft_mem_key(mem), address, bytes};
 }
 
 void Communicator::check_usable() {
@@ -438,15 +470,14 @@ void Communicator::execute(Work& work, Lock& lock) {
   work.rank = rank_;
   for (;;) {
     switch (executor_->submit(work)) {
-      case OnchipExecutor::Submit::kDone:
+      case Executor::Submit::kDone:
         return;
-      case OnchipExecutor::Submit::kNoRoom:
+      case Executor::Submit::kNoRoom:
         wait_for(executor_->completed() + 1, lock);
         break;
-      case OnchipExecutor::Submit::kFailed: {
+      case Executor::Submit::kFailed: {
         weft_failure failure{};
-        const weft_wait_item item = executor_->wait_item(executor_->submitted() + 1);
-        const int error = weft_sync_wait(options_.device, &item, 1, 0, nullptr, &failure);
+        const int error = executor_->wait(executor_->submitted() + 1, 0, &failure);
         look_for_failure(error == 0 || error == -ETIME ? -EIO : error, failure);
         if (failed_ == wcclSuccess) fail({rank_, "the command queue is halted"}, wcclUnhandledDeviceError);
         throw_failure();
@@ -489,12 +520,9 @@ void Communicator::all_reduce(weft_va send, weft_va receive, std::uint64_t count
     if (!scratch_ || weft_mem_bytes(scratch_.get()) < need) {
       wait_for(executor_->submitted(), lock);
       scratch_.reset();
-      weft_mem* mem = nullptr;
-      if (weft_mem_alloc(options_.device, need, 0, &mem) != 0)
-        throw device_failure("scratch of schedule " + shape.name);
-      scratch_.reset(mem);
+      scratch_ = allocate(options_.device, need, 0, ("scratch of schedule " + shape.name).c_str());
     }
-    scratch = {weft_mem_va(scratch_.get()), weft_mem_key(scratch_.get())};
+    scratch = memory(weft_mem_va(scratch_.get()), need, "scratch");
   }
   const PartLayout layout(shape, rank_, count, element, in_place, slice);
   Work work;
@@ -505,7 +533,7 @@ void Communicator::all_reduce(weft_va send, weft_va receive, std::uint64_t count
   work.op = op;
   work.resolve = [&](const Place& place) {
     const Operand& base = place.buffer == WCCL_BUF_INPUT ? input : place.buffer == WCCL_BUF_OUTPUT ? output : scratch;
-    return Operand{base.va + place.offset, base.key};
+    return Operand{base.va + place.offset, base.key, base.buffer, base.buffer_bytes};
   };
   work.name = "all-reduce " + std::to_string(++collectives_);
   execute(work, lock);
@@ -567,16 +595,7 @@ bool Communicator::poll_rendezvous() {
 // Whom this rank waits for, or whose connection is broken; or nothing.
 std::optional<Suspicion> Communicator::suspicion() const {
   if (!executor_) return std::nullopt;
-  if (const auto broken = executor_->broken_channel()) {
-    weft_mbox_port port{};
-    const std::uint32_t number = port_of(broken->lane);
-    if (weft_port(options_.device, number, &port) == 0 && port.state != WEFT_PORT_ACTIVE) {
-      return Suspicion{rank_, rank_, 1, 0,
-                       "port " + std::to_string(number) + " of rank " + std::to_string(rank_) + " is down"};
-    }
-    return Suspicion{rank_, broken->peer, 1, 0,
-                     broken->text + " (rank " + std::to_string(rank_) + ", " + executor_->oldest_work() + ')'};
-  }
+  if (auto broken = executor_->broken()) return Suspicion{rank_, broken->peer, 1, 0, std::move(broken->text)};
   const auto blame = executor_->blame();
   if (!blame) return std::nullopt;
   return Suspicion{rank_, blame->peer, 0, blame->order, blame->text};
@@ -616,15 +635,13 @@ bool Communicator::suspect(wcclResult_t result, bool definite_only) {
 void Communicator::look_for_failure(int wait_error, const weft_failure& failure) {
   if (failed_ != wcclSuccess || suspect(wcclRemoteError, true)) return;
   Note note{rank_, ""};
-  const bool my_queue = failure.type == WEFT_EVENT_QUEUE_ERROR && failure.object == executor_->queue_number();
-  if (wait_error == -EIO && my_queue) {
-    note.text = "a command of " + executor_->oldest_work() + " failed on rank " + std::to_string(rank_) + ": " +
-                weft_error_text(failure.error);
-  } else if (wait_error == -EIO && failure.type == WEFT_EVENT_QP_ERROR && executor_->owns_channel(failure.object)) {
-    note.text = "channel " + std::to_string(failure.object) + " of rank " + std::to_string(rank_) +
-                " failed: " + weft_error_text(failure.error);
-  } else if (wait_error == -EIO && (failure.type == WEFT_EVENT_QUEUE_ERROR || failure.type == WEFT_EVENT_QP_ERROR)) {
-    return;
+  const bool queue = failure.type == WEFT_EVENT_QUEUE_ERROR, channel = failure.type == WEFT_EVENT_QP_ERROR;
+  if (wait_error == -EIO && (queue || channel)) {
+    if (!executor_->owns(failure)) return;
+    note.text =
+        (queue ? "a command of " + executor_->oldest_work() + " failed on rank " + std::to_string(rank_)
+               : "channel " + std::to_string(failure.object) + " of rank " + std::to_string(rank_) + " failed") +
+        ": " + weft_error_text(failure.error);
   } else {
     const char* text = weft_last_error();
     note.text =
@@ -656,9 +673,8 @@ void Communicator::wait_for(std::uint64_t ticket, Lock& lock) {
     if (aborted_) throw Failure(wcclRemoteError, "aborted");
     if (poll_rendezvous()) throw_failure();
     weft_failure failure{};
-    const weft_wait_item item = executor_->wait_item(ticket);
     lock.unlock();
-    const int error = weft_sync_wait(options_.device, &item, 1, std::min(kWaitPiece, limit), nullptr, &failure);
+    const int error = executor_->wait(ticket, std::min(kWaitPiece, limit), &failure);
     // Something else in this context may have failed, for instance another communicator: that makes the wait return at
     // once.
     if (error == -EIO) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -697,8 +713,7 @@ wcclResult_t Communicator::async_error() {
   if (poll_rendezvous()) return failed_;
   if (!executor_ || executor_->complete(executor_->submitted())) return wcclSuccess;
   weft_failure failure{};
-  const weft_wait_item item = executor_->wait_item(executor_->submitted());
-  const int error = weft_sync_wait(options_.device, &item, 1, 0, nullptr, &failure);
+  const int error = executor_->wait(executor_->submitted(), 0, &failure);
   if (error == 0) return wcclSuccess;
   if (error != -ETIME && error != -EINTR) look_for_failure(error, failure);
   return failed_ != wcclSuccess ? failed_ : wcclInProgress;
@@ -761,22 +776,16 @@ void Communicator::shut_down() noexcept {
 }
 
 PathChoice Communicator::path(std::uint32_t peer) const {
-  if (peer == rank_) return {wcclPathOnchip, "the same device"};
+  if (peer == rank_) return {wcclPathOnchip, "copy", "the same device"};
   return path_;
 }
 
 void Communicator::stats(wcclStats_t& out) const {
   const std::lock_guard lock(mutex_);
   if (!executor_) return;
-  const OnchipExecutor::Totals& totals = executor_->totals();
+  executor_->stats(out);
   out.collectives = executor_->submitted();
-  out.bytes[wcclPathOnchip] = totals.bytes;
-  out.messages[wcclPathOnchip] = totals.messages;
-  out.doorbells = totals.doorbells;
-  out.commands = totals.commands;
-  out.connections = static_cast<std::uint32_t>(executor_->connections().size());
-  for (const auto& [key, connection] : executor_->connections()) out.stagingBytes += connection.staging_bytes();
-  out.syncObjects = executor_->sync_objects();
+  std::snprintf(out.transport, sizeof out.transport, "%s", path_.transport.c_str());
   out.slots = slots_;
   out.slotBytes = slot_bytes_;
 }

@@ -11,9 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "device_objects.hpp"
 #include "env.hpp"
 #include "error.hpp"
-#include "onchip.hpp"
+#include "executor.hpp"
 #include "path.hpp"
 #include "rendezvous.hpp"
 #include "wccl/wccl.h"
@@ -85,16 +86,18 @@ class Communicator {
   using Lock = std::unique_lock<std::mutex>;
   Communicator(const Options& options, std::uint32_t rank, std::uint32_t ranks, std::shared_ptr<LocalGroup> group);
 
-  // Set-up in phases, so that one thread can take all ranks of a process through them.
+  // Set-up in phases, so that one thread can take all ranks of a process through them. Each path that is tried:
+  // prepare, then offers, then a probe.
   Bytes hello() const;
-  void settle(const std::vector<Bytes>& hellos);
+  PathSearch settle(const std::vector<Bytes>& hellos);
+  std::string prepare(const Way& way);                   // makes the executor; or what is in the way
   std::vector<std::uint64_t> first_connections() const;  // flow keys
   Bytes make_offers(const std::vector<std::uint64_t>& keys);
   void accept_offers(std::uint32_t peer, const Bytes& offers);
+  std::string probe(Clock::time_point deadline);
   void load_schedules();
 
   std::uint32_t slot_bytes_for(std::uint32_t peer) const;
-  std::uint32_t port_of(std::uint32_t lane) const { return ports_up_[lane % ports_up_.size()]; }
   void ensure(const Source& source);
   // Those that take the lock give it up while they wait.
   void execute(Work& work, Lock& lock);
@@ -117,8 +120,9 @@ class Communicator {
   std::unique_ptr<Rendezvous> rendezvous_;  // this
   PathChoice path_;
   std::vector<std::uint32_t> ports_up_;
-  std::uint32_t lanes_ = 1, slots_ = 4, slot_bytes_ = 0, entries_ = 0;
-  std::unique_ptr<OnchipExecutor> executor_;
+  std::uint32_t onchip_lanes_ = 1, lanes_ = 1, slots_ = 4, slot_bytes_ = 0, entries_ = 0;
+  std::uint32_t tag_ = 0;  // of this communicator's messages
+  std::unique_ptr<Executor> executor_;
   std::unique_ptr<Source> all_reduce_, barrier_;
   MemPtr scratch_;
   std::uint64_t collectives_ = 0, groups_ = 0, barriers_ = 0;

@@ -1,45 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "connection.hpp"
 
-#include <utility>
-
 #include "error.hpp"
 #include "weft/hw/qp.h"
 
 namespace weft::ccl {
-
-SyncRun::SyncRun(weft_device* device, std::uint32_t count) : device_(device), count_(count) {
-  if (weft_sync_alloc(device, count, WEFT_SYNC_WAITABLE, &first_) != 0) {
-    throw device_failure("no " + std::to_string(count) + " sync objects (fewer WCCL_SLOTS need fewer)");
-  }
-}
-
-SyncRun::SyncRun(SyncRun&& other) noexcept
-    : device_(std::exchange(other.device_, nullptr)), first_(other.first_), count_(std::exchange(other.count_, 0)) {}
-
-SyncRun& SyncRun::operator=(SyncRun&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(first_, other.first_);
-  std::swap(count_, other.count_);
-  return *this;
-}
-
-SyncRun::~SyncRun() {
-  if (device_) weft_sync_free(device_, first_, count_);
-}
 
 Connection::Connection(weft_device* device, std::uint32_t port, std::uint32_t peer, std::uint32_t lane,
                        std::uint32_t slots, std::uint32_t slot_bytes)
     : peer_(peer), lane_(lane), slots_(slots), slot_bytes_(slot_bytes), syncs_(device, 4 * slots) {
   const std::string whom = "connection to rank " + std::to_string(peer);
   for (std::uint32_t i = 0; i < syncs_.count(); ++i) base_.push_back(syncs_.value(i));
-  weft_mem* mem = nullptr;
-  const std::size_t bytes = static_cast<std::size_t>(slots) * slot_bytes;
-  if (weft_mem_alloc(device, bytes, WEFT_MEM_REMOTE_WRITE, &mem) != 0) {
-    throw device_failure(whom + ": no " + std::to_string(bytes) +
-                         " bytes of HBM for staging (a smaller WCCL_BUFFSIZE needs less)");
-  }
-  staging_.reset(mem);
+  staging_ = allocate(device, std::uint64_t{slots} * slot_bytes, WEFT_MEM_REMOTE_WRITE,
+                      (whom + ": staging (a smaller WCCL_BUFFSIZE needs less)").c_str());
   weft_channel* channel = nullptr;
   if (weft_channel_create(device, port, syncs_.first(), 2 * slots, &channel, &local_) != 0) throw device_failure(whom);
   channel_.reset(channel);
@@ -48,8 +21,6 @@ Connection::Connection(weft_device* device, std::uint32_t port, std::uint32_t pe
 Offer Connection::offer() const {
   Offer offer;
   offer.size = sizeof offer;
-  offer.to = peer_;
-  offer.lane = lane_;
   offer.slots = slots_;
   offer.slot_bytes = slot_bytes_;
   offer.staging_key = staging_key();
@@ -60,8 +31,7 @@ Offer Connection::offer() const {
 
 void Connection::connect(const Offer& remote, std::uint8_t rc_timeout, std::uint8_t rc_retries) {
   const std::string whom = "connection to rank " + std::to_string(peer_);
-  if (remote.size != sizeof remote || remote.lane != lane_ || remote.slots != slots_ ||
-      remote.slot_bytes != slot_bytes_) {
+  if (remote.size != sizeof remote || remote.slots != slots_ || remote.slot_bytes != slot_bytes_) {
     throw Failure(wcclInternalError, whom + ": its end is of another shape", static_cast<int>(peer_));
   }
   remote_ = remote;

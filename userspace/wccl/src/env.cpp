@@ -62,10 +62,20 @@ Settings Settings::from_environment() {
       throw Failure(wcclInvalidArgument, "WCCL_PATH=" + *path + " is none of auto, onchip, peer, staged");
     }
   }
+  s.set_staged_over(env_text("WCCL_STAGED_OVER").value_or(""), "WCCL_STAGED_OVER");
+  s.mr_cache_entries = env_number("WCCL_MR_CACHE_ENTRIES", s.mr_cache_entries, 0, 1u << 20);
+  s.mr_cache_bytes = env_number("WCCL_MR_CACHE_BYTES", s.mr_cache_bytes, 0, std::uint64_t{1} << 46);
   if (const auto debug = env_text("WCCL_DEBUG")) {
     s.verbosity = *debug == "WARN" ? 1 : *debug == "INFO" || *debug == "TRACE" ? 2 : 0;
   }
   return s;
+}
+
+void Settings::set_staged_over(const std::string& value, const char* name) {
+  if (!value.empty() && value != "efa" && value != "tcp") {
+    throw Failure(wcclInvalidArgument, std::string(name) + '=' + value + " is none of efa, tcp");
+  }
+  staged_over = value;
 }
 
 }  // namespace weft::ccl

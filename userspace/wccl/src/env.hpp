@@ -23,11 +23,16 @@ struct Settings {
   std::uint32_t queue_entries = 65536;
   std::uint32_t lanes = 0;                      // 0: one a port, at most 4
   std::uint8_t rc_timeout = 0, rc_retries = 0;  // 0: the device's
+  std::string staged_over;                      // "efa", "tcp"; empty: either
+  std::uint64_t mr_cache_entries = 1024;        // 0: no cache
+  std::uint64_t mr_cache_bytes = 16ull << 30;
   std::string algorithm;
   std::string schedule_file;
   int verbosity = 0;  // 1: warnings, 2: information
 
   static Settings from_environment();
+  // Throws Failure for what is neither; `name` says where it comes from.
+  void set_staged_over(const std::string& value, const char* name);
 };
 
 }  // namespace weft::ccl

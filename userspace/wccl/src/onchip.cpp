@@ -12,27 +12,6 @@
 namespace weft::ccl {
 namespace {
 
-// wccl's numbers are the device's: nothing is translated.
-static_assert(static_cast<int>(wcclInt8) == WEFT_I8 && static_cast<int>(wcclUint64) == WEFT_U64 &&
-              static_cast<int>(wcclFloat16) == WEFT_F16 && static_cast<int>(wcclBfloat16) == WEFT_BF16 &&
-              static_cast<int>(wcclFloat8e5m2) == WEFT_F8E5M2);
-static_assert(static_cast<int>(wcclSum) == WEFT_SUM && static_cast<int>(wcclMax) == WEFT_MAX &&
-              static_cast<int>(wcclMin) == WEFT_MIN && static_cast<int>(wcclAvg) == WEFT_AVG);
-
-weft_cmd empty_command(weft_cmd_op op) {
-  weft_cmd cmd{};
-  cmd.op = static_cast<std::uint8_t>(op);
-  cmd.version = WEFT_CMD_VERSION;
-  cmd.wait_id = WEFT_SYNC_NONE;
-  cmd.signal_id = WEFT_SYNC_NONE;
-  return cmd;
-}
-
-void set_operand(weft_cmd& cmd, int i, weft_va va, std::uint32_t key) {
-  cmd.addr[i] = va;
-  cmd.key[i] = key;
-}
-
 // An empty message that raises a sync object of the peer. Both addresses are valid though nothing is read or written.
 weft_cmd empty_message(const Connection& connection, std::uint32_t immediate) {
   weft_cmd cmd = empty_command(WEFT_OP_RDMA);
@@ -46,52 +25,54 @@ weft_cmd empty_message(const Connection& connection, std::uint32_t immediate) {
 
 }  // namespace
 
-OnchipExecutor::OnchipExecutor(weft_device* device, std::uint32_t queue_entries, std::uint32_t slots)
-    : device_(device), slots_(slots), entries_(queue_entries), done_(device, 1), locals_(device, kLocalObjects) {
+OnchipExecutor::OnchipExecutor(Setup setup)
+    : setup_(std::move(setup)), done_(setup_.device, 1), locals_(setup_.device, kLocalObjects) {
   done_base_ = done_.value(0);
   for (std::uint32_t i = 0; i < kLocalObjects; ++i) local_value_[i] = locals_.value(i);
   weft_queue* queue = nullptr;
-  if (weft_queue_create(device, queue_entries, 0, &queue) != 0) throw device_failure("no command queue");
+  if (weft_queue_create(setup_.device, setup_.entries, 0, &queue) != 0) throw device_failure("no command queue");
   queue_.reset(queue);
 }
 
-Connection* OnchipExecutor::find(std::uint32_t peer, std::uint32_t lane) {
+const Connection* OnchipExecutor::find(std::uint32_t peer, std::uint32_t lane) const {
   const auto it = connections_.find(flow_key(peer, lane));
   return it == connections_.end() ? nullptr : &it->second;
-}
-
-Connection& OnchipExecutor::add(Connection connection) {
-  const std::uint64_t key = flow_key(connection.peer(), connection.lane());
-  return connections_.emplace(key, std::move(connection)).first->second;
 }
 
 const Connection& OnchipExecutor::at(std::uint32_t peer, std::uint32_t lane) const {
   return connections_.at(flow_key(peer, lane));
 }
 
-std::pair<std::uint32_t, std::uint64_t> OnchipExecutor::wait_of(const WaitFor& wait) const {
+Bytes OnchipExecutor::open(std::uint32_t peer, std::uint32_t lane, std::uint32_t slot_bytes) {
+  const auto [it, added] = connections_.try_emplace(flow_key(peer, lane), setup_.device, port_of(lane), peer, lane,
+                                                    setup_.slots, slot_bytes);
+  const Offer offer = it->second.offer();
+  const auto* at = reinterpret_cast<const std::byte*>(&offer);
+  return {at, at + sizeof offer};
+}
+
+bool OnchipExecutor::connected(std::uint32_t peer, std::uint32_t lane) const {
+  const Connection* connection = find(peer, lane);
+  return connection && connection->connected();
+}
+
+void OnchipExecutor::connect(std::uint32_t peer, std::uint32_t lane, std::span<const std::byte> offer) {
+  Offer remote;
+  if (offer.size() != sizeof remote)
+    throw Failure(wcclInternalError, "an offer of another size", static_cast<int>(peer));
+  std::memcpy(&remote, offer.data(), sizeof remote);
+  connections_.at(flow_key(peer, lane)).connect(remote, setup_.rc_timeout, setup_.rc_retries);
+}
+
+SyncWait OnchipExecutor::wait_of(const WaitFor& wait) const {
   if (wait.kind == EventKind::kLocal) return {locals_.first() + wait.peer, local_value_[wait.peer] + wait.seq};
   const Connection& connection = at(wait.peer, wait.lane);
   return {connection.object(wait.kind, wait.seq), connection.target(wait.kind, wait.seq)};
 }
 
 void OnchipExecutor::append(const Work& work, const Step& step) {
-  weft_cmd cmd = empty_command(WEFT_OP_NOP);
-  std::uint16_t divisor = 0;
-  const auto reduction = [&] {
-    cmd.op = WEFT_OP_REDUCE;
-    cmd.arg0 = static_cast<std::uint8_t>(work.type);
-    cmd.arg1 = static_cast<std::uint8_t>(work.op);
-    if (work.op == wcclAvg) {
-      cmd.arg1 = step.final ? WEFT_AVG : WEFT_SUM;
-      divisor = step.final ? static_cast<std::uint16_t>(work.source->shape().ranks) : 0;
-    }
-    cmd.length = static_cast<std::uint32_t>(step.bytes / work.element_bytes);
-  };
-  const auto operand = [&](int i, const Place& place) {
-    const Operand memory = work.resolve(place);
-    set_operand(cmd, i, memory.va, memory.key);
-  };
+  LocalCommand made{empty_command(WEFT_OP_NOP), 0};
+  weft_cmd& cmd = made.cmd;
   const auto raise = [&](std::uint32_t object) {
     cmd.signal_id = object;
     cmd.signal_add = 1;
@@ -101,7 +82,8 @@ void OnchipExecutor::append(const Work& work, const Step& step) {
       const Connection& connection = at(step.peer, step.lane);
       cmd = empty_message(connection, connection.arrival_immediate(step.seq));
       if (step.bytes) {
-        operand(0, step.src);
+        const Operand source = work.resolve(step.src);
+        set_operand(cmd, 0, source.va, source.key);
         cmd.addr[1] = connection.remote_staging(step.seq);
         cmd.length = static_cast<std::uint32_t>(step.bytes);
       }
@@ -114,31 +96,13 @@ void OnchipExecutor::append(const Work& work, const Step& step) {
     case StepKind::kRecvCopy:
     case StepKind::kRecvReduce: {
       const Connection& connection = at(step.peer, step.lane);
-      if (step.kind == StepKind::kRecvReduce) {
-        reduction();
-        operand(0, step.dst);
-        operand(1, step.src);
-        set_operand(cmd, 2, connection.staging(step.seq), connection.staging_key());
-      } else if (step.bytes) {
-        cmd.op = WEFT_OP_COPY;
-        operand(0, step.dst);
-        set_operand(cmd, 1, connection.staging(step.seq), connection.staging_key());
-        cmd.length = static_cast<std::uint32_t>(step.bytes);
-      }
+      made = local_command(work, step, {connection.staging(step.seq), connection.staging_key()});
       raise(connection.object(EventKind::kDone, step.seq));
       break;
     }
     case StepKind::kCopy:
     case StepKind::kReduce:
-      if (step.kind == StepKind::kReduce) {
-        reduction();
-        operand(2, step.src2);
-      } else {
-        cmd.op = WEFT_OP_COPY;
-        cmd.length = static_cast<std::uint32_t>(step.bytes);
-      }
-      operand(0, step.dst);
-      operand(1, step.src);
+      made = local_command(work, step, {});
       if (step.local < kLocalObjects) {
         raise(locals_.first() + step.local);
         ++local_raised_[step.local];
@@ -150,38 +114,24 @@ void OnchipExecutor::append(const Work& work, const Step& step) {
       break;
   }
   if (step.fenced && step.kind != StepKind::kEnd) cmd.flags |= WEFT_CMD_FENCED;
-  if (step.waits > 0) std::tie(cmd.wait_id, cmd.wait_value) = wait_of(step.wait[0]);
-  if (step.waits <= 1 && !divisor) {
-    commands_.push_back(cmd);
-    return;
-  }
-  cmd.flags |= WEFT_CMD_EXT;
-  weft_cmd_ext ext{};
-  ext.version = WEFT_CMD_VERSION;
-  ext.arg16 = divisor;
-  ext.wait_id[0] = ext.wait_id[1] = WEFT_SYNC_NONE;
-  for (std::uint8_t i = 1; i < step.waits; ++i) {
-    std::tie(ext.wait_id[i - 1], ext.wait_value[i - 1]) = wait_of(step.wait[i]);
-    ext.waits = i;
-  }
-  commands_.push_back(cmd);
-  static_assert(sizeof ext == sizeof cmd);
-  std::memcpy(&commands_.emplace_back(), &ext, sizeof ext);
+  std::array<SyncWait, 3> waits;
+  for (std::uint8_t i = 0; i < step.waits; ++i) waits[i] = wait_of(step.wait[i]);
+  append_command(commands_, cmd, made.divisor, std::span(waits).first(step.waits));
 }
 
 void OnchipExecutor::lower(const Work& work, Flows& flows, Pending& pending, Totals& totals) {
   commands_.clear();
   local_raised_.fill(0);
-  Lowering lowering(*work.source, work.rank, *work.layout, slots_, flows);
+  Lowering lowering(*work.source, work.rank, *work.layout, setup_.slots, flows);
   Step step;
   std::uint32_t op = UINT32_MAX;
   OpView view;
   while (lowering.next(step)) {
     append(work, step);
     ++totals.commands;
-    if (commands_.size() > entries_) {
+    if (commands_.size() > setup_.entries) {
       throw Failure(wcclInvalidUsage,
-                    work.name + " needs more than the " + std::to_string(entries_) +
+                    work.name + " needs more than the " + std::to_string(setup_.entries) +
                         " slots of the command queue: raise WCCL_QUEUE_ENTRIES or WCCL_BUFFSIZE, or move less at once");
     }
     if (step.kind == StepKind::kSend) {
@@ -230,7 +180,7 @@ void OnchipExecutor::retire() {
   while (!pending_.empty() && pending_.front().ticket <= done) pending_.pop_front();
 }
 
-std::optional<OnchipExecutor::Blame> OnchipExecutor::blame() const {
+std::optional<Blame> OnchipExecutor::blame() const {
   const std::uint64_t done = completed();
   for (const Pending& pending : pending_) {
     if (pending.ticket <= done) continue;
@@ -242,32 +192,46 @@ std::optional<OnchipExecutor::Blame> OnchipExecutor::blame() const {
       if (!found || e.step < found->step || (e.step == found->step && e.receive && !found->receive)) found = &e;
     }
     if (!found) return std::nullopt;
-    return Blame{found->peer, found->lane, pending.ticket << 32 | found->step,
-                 "rank " + std::to_string(found->peer) + " is silent: " + pending.name + ", step " +
-                     std::to_string(found->step + 1) + " of " + std::to_string(pending.steps) +
-                     (found->receive ? ": its message does not come" : ": it does not take our message")};
+    return silent(found->peer, found->receive, pending.ticket, found->step, pending.steps, pending.name);
   }
   return std::nullopt;
 }
 
-std::optional<OnchipExecutor::Blame> OnchipExecutor::broken_channel() const {
-  std::optional<Blame> found;
+std::optional<Blame> OnchipExecutor::broken() const {
+  const Connection* found = nullptr;
+  std::uint32_t why = 0;
   for (const auto& [key, connection] : connections_) {
     std::uint32_t error = 0;
     if (!connection.failed(error)) continue;
     // What was merely flushed says less than a peer that did not answer.
     if (found && error == WEFT_ERR_FLUSHED) continue;
-    found = Blame{connection.peer(), connection.lane(), 0,
-                  "rank " + std::to_string(connection.peer()) + " does not answer on channel " +
-                      std::to_string(connection.channel()) + ": " + weft_error_text(error)};
+    found = &connection;
+    why = error;
     if (error != WEFT_ERR_FLUSHED) break;
   }
-  return found;
+  if (!found) return std::nullopt;
+  weft_mbox_port port{};
+  const std::uint32_t number = port_of(found->lane());
+  if (weft_port(setup_.device, number, &port) == 0 && port.state != WEFT_PORT_ACTIVE) {
+    return Blame{setup_.rank, 0,
+                 "port " + std::to_string(number) + " of rank " + std::to_string(setup_.rank) + " is down"};
+  }
+  return Blame{found->peer(), 0,
+               "rank " + std::to_string(found->peer()) + " does not answer on channel " +
+                   std::to_string(found->channel()) + ": " + weft_error_text(why) + " (rank " +
+                   std::to_string(setup_.rank) + ", " + oldest_work() + ')'};
 }
 
-bool OnchipExecutor::owns_channel(std::uint32_t qpn) const {
+int OnchipExecutor::wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failure* failure) {
+  const weft_wait_item item{done_.first(), 0, done_base_ + ticket};
+  return weft_sync_wait(setup_.device, &item, 1, timeout_ns, nullptr, failure);
+}
+
+bool OnchipExecutor::owns(const weft_failure& failure) const {
+  if (failure.type == WEFT_EVENT_QUEUE_ERROR) return failure.object == weft_queue_number(queue_.get());
+  if (failure.type != WEFT_EVENT_QP_ERROR) return false;
   for (const auto& [key, connection] : connections_) {
-    if (connection.channel() == qpn) return true;
+    if (connection.channel() == failure.object) return true;
   }
   return false;
 }
@@ -286,24 +250,31 @@ std::uint64_t OnchipExecutor::progress() const {
   return sum;
 }
 
-std::uint32_t OnchipExecutor::sync_objects() const {
-  std::uint32_t sum = done_.count() + locals_.count();
-  for (const auto& [key, connection] : connections_) sum += connection.sync_objects();
-  return sum;
+void OnchipExecutor::stats(wcclStats_t& out) const {
+  out.bytes[wcclPathOnchip] = totals_.bytes;
+  out.messages[wcclPathOnchip] = totals_.messages;
+  out.doorbells = totals_.doorbells;
+  out.commands = totals_.commands;
+  out.connections = static_cast<std::uint32_t>(connections_.size());
+  out.syncObjects = done_.count() + locals_.count();
+  for (const auto& [key, connection] : connections_) {
+    out.stagingBytes += connection.staging_bytes();
+    out.syncObjects += connection.sync_objects();
+  }
 }
 
-void OnchipExecutor::probe(const std::vector<Connection*>& connections, std::uint64_t limit_ns) {
-  if (connections.empty()) return;
-  SyncRun answered(device_, 1);
+std::string OnchipExecutor::probe(const std::vector<std::uint64_t>& keys, std::int64_t limit_ns) {
+  if (keys.empty()) return "";
+  SyncRun answered(setup_.device, 1);
   const std::uint64_t base = answered.value(0);
   std::uint32_t entries = 16;
-  while (entries < connections.size()) entries *= 2;
+  while (entries < keys.size()) entries *= 2;
   weft_queue* raw = nullptr;
-  if (weft_queue_create(device_, entries, 0, &raw) != 0) throw device_failure("no command queue for the probe");
+  if (weft_queue_create(setup_.device, entries, 0, &raw) != 0) throw device_failure("no command queue for the probe");
   const QueuePtr queue(raw);
   std::vector<weft_cmd> commands;
-  for (const Connection* connection : connections) {
-    weft_cmd cmd = empty_message(*connection, 0);
+  for (const std::uint64_t key : keys) {
+    weft_cmd cmd = empty_message(connections_.at(key), 0);
     cmd.arg0 = WEFT_RDMA_WRITE;
     cmd.addr[2] = 0;
     cmd.signal_id = answered.first();
@@ -315,19 +286,14 @@ void OnchipExecutor::probe(const std::vector<Connection*>& connections, std::uin
   }
   const weft_wait_item item{answered.first(), 0, base + commands.size()};
   weft_failure failure{};
-  const int error = weft_sync_wait(device_, &item, 1, static_cast<std::int64_t>(limit_ns), nullptr, &failure);
-  if (error == 0) return;
-  if (const auto broken = broken_channel()) {
-    throw Failure(wcclRemoteError, "on-chip ports do not reach each other: " + broken->text,
-                  static_cast<int>(broken->peer));
-  }
+  const int error = weft_sync_wait(setup_.device, &item, 1, limit_ns, nullptr, &failure);
+  if (error == 0) return "";
+  const std::string what = "on-chip ports do not reach each other: ";
+  if (const auto blame = broken()) return what + blame->text;
   if (error == -ETIME) {
     std::string peers;
-    for (const Connection* connection : connections) {
-      peers += (peers.empty() ? "" : " or ") + std::to_string(connection->peer());
-    }
-    throw Failure(wcclTimeout, "on-chip ports do not reach each other: no answer from rank " + peers,
-                  static_cast<int>(connections[0]->peer()));
+    for (const std::uint64_t key : keys) peers += (peers.empty() ? "" : " or ") + std::to_string(key >> 32);
+    return what + "no answer from rank " + peers;
   }
   throw device_failure("probe of the on-chip path");
 }

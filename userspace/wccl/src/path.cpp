@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: MIT
 #include "path.hpp"
 
+#include <utility>
+
+#include "error.hpp"
+
 namespace weft::ccl {
 namespace {
 
-const std::string& missing(const PathFacts& facts, wcclPath_t path) {
-  return path == wcclPathOnchip ? facts.no_onchip : path == wcclPathPeer ? facts.no_peer : facts.no_staged;
-}
+constexpr Way kWays[] = {
+    {wcclPathOnchip, "roce"}, {wcclPathPeer, "efa-direct"}, {wcclPathStaged, "efa-direct"}, {wcclPathStaged, "tcp"}};
 
-// Why a path is not possible, or empty.
-std::string obstacle(std::span<const PathFacts> ranks, wcclPath_t path) {
+const char* staged_name(const Way& way) { return std::string(way.transport) == "tcp" ? "tcp" : "efa"; }
+
+// The first obstacle with its rank, and how many others there are. Empty: none.
+std::string obstacle_of(std::span<const std::string> obstacles, const std::vector<Wish>& ranks) {
   std::string text;
   std::size_t also = 0;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::string& why = missing(ranks[rank], path);
-    if (why.empty()) continue;
+  for (std::size_t rank = 0; rank < obstacles.size(); ++rank) {
+    if (obstacles[rank].empty()) continue;
     if (text.empty()) {
-      text = why + " (rank " + std::to_string(rank) + (ranks[rank].host.empty() ? "" : " on " + ranks[rank].host) + ')';
+      text = obstacles[rank] + " (rank " + std::to_string(rank) +
+             (ranks[rank].host.empty() ? "" : " on " + ranks[rank].host) + ')';
     } else {
       ++also;
     }
@@ -32,26 +37,44 @@ const char* path_name(wcclPath_t path) {
   return path >= wcclPathAuto && path < wcclNumPaths ? kNames[path] : "unknown";
 }
 
-PathChoice choose_path(std::span<const PathFacts> ranks) {
-  const wcclPath_t asked = ranks.empty() ? wcclPathAuto : ranks[0].asked;
-  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-    if (ranks[rank].asked != asked) {
-      return {wcclPathAuto, "rank 0 asks for path " + std::string(path_name(asked)) + ", rank " + std::to_string(rank) +
-                                " for " + path_name(ranks[rank].asked)};
-    }
+PathSearch::PathSearch(std::vector<Wish> ranks) : ranks_(std::move(ranks)) {
+  const Wish& wish = ranks_.at(0);
+  const auto asks = [](const Wish& w) {
+    return std::string(path_name(w.path)) + (w.staged_over.empty() ? "" : " (staged over " + w.staged_over + ')');
+  };
+  for (std::size_t rank = 1; rank < ranks_.size(); ++rank) {
+    if (asks(ranks_[rank]) == asks(wish)) continue;
+    throw Failure(wcclInvalidUsage, "rank 0 asks for path " + asks(wish) + ", rank " + std::to_string(rank) + " for " +
+                                        asks(ranks_[rank]));
   }
-  if (asked != wcclPathAuto) {
-    const std::string why = obstacle(ranks, asked);
-    if (why.empty()) return {asked, "asked for"};
-    return {wcclPathAuto, "path " + std::string(path_name(asked)) + " was asked for, but " + why};
+  for (const Way& way : kWays) {
+    if (wish.path != wcclPathAuto && wish.path != way.path) continue;
+    if (way.path == wcclPathStaged && !wish.staged_over.empty() && wish.staged_over != staged_name(way)) continue;
+    ways_.push_back(way);
   }
-  std::string reasons;
-  for (const wcclPath_t path : {wcclPathOnchip, wcclPathPeer, wcclPathStaged}) {
-    const std::string why = obstacle(ranks, path);
-    if (why.empty()) return {path, reasons.empty() ? "first choice" : reasons};
-    reasons += (reasons.empty() ? "" : "; ") + std::string("not ") + path_name(path) + ": " + why;
+}
+
+bool PathSearch::answers(std::span<const std::string> obstacles) {
+  const std::string why = obstacle_of(obstacles, ranks_);
+  if (why.empty()) return true;
+  const bool asked = ranks_[0].path != wcclPathAuto;
+  const std::string over =
+      way().path == wcclPathStaged ? std::string(asked ? "" : " ") + "over " + staged_name(way()) : "";
+  reasons_ += (reasons_.empty() ? "" : "; ") + (asked ? over : std::string("not ") + path_name(way().path) + over) +
+              (asked && over.empty() ? "" : ": ") + why;
+  if (++at_ < ways_.size()) return false;
+  if (asked) {
+    throw Failure(wcclInvalidUsage,
+                  "path " + std::string(path_name(ranks_[0].path)) + " was asked for, but " + reasons_);
   }
-  return {wcclPathAuto, "no path between the ranks: " + reasons};
+  throw Failure(wcclInvalidUsage, "no path between the ranks: " + reasons_);
+}
+
+PathChoice PathSearch::choice() const {
+  const bool asked = ranks_[0].path != wcclPathAuto;
+  return {way().path, way().transport,
+          std::string(asked ? "asked for" : "") + (asked && !reasons_.empty() ? "; not " : "") +
+              (reasons_.empty() && !asked ? "first choice" : reasons_)};
 }
 
 }  // namespace weft::ccl

@@ -1,0 +1,673 @@
+// SPDX-License-Identifier: MIT
+#include "host.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "error.hpp"
+#include "variants.hpp"
+
+namespace weft::ccl {
+namespace {
+
+constexpr std::size_t kWindow = 512;             // incomplete steps that are looked at
+constexpr std::size_t kCompletions = 64;         // taken from the NIC at a time
+constexpr std::uint64_t kProbeBytes = 8;         // into a slot that nobody uses yet
+constexpr std::int64_t kWaitPiece = 10'000'000;  // ns
+
+}  // namespace
+
+HostExecutor::HostExecutor(Setup setup, std::unique_ptr<HostNic> nic)
+    : setup_(std::move(setup)), nic_(std::move(nic)), done_(setup_.device, kInFlight) {
+  flush_.kind = Context::Kind::kFlush;
+  weft_queue* queue = nullptr;
+  if (weft_queue_create(setup_.device, 4 * kInFlight, 0, &queue) != 0) throw device_failure("no command queue");
+  queue_.reset(queue);
+  completion_event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (completion_event_ < 0) throw Failure(wcclSystemError, "no eventfd");
+  thread_ = std::thread([this] { run(); });
+}
+
+HostExecutor::~HostExecutor() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  thread_.join();
+  // First the NIC, then the device: after that nobody touches the memory.
+  nic_->close();
+  queue_.reset();
+  jobs_.clear();
+  connections_.clear();
+  ::close(completion_event_);
+}
+
+// ---- connections
+// -------------------------------------------------------------------------------------------------------
+
+HostConnection* HostExecutor::find(std::uint32_t peer, std::uint32_t lane) const {
+  const auto it = by_key_.find(flow_key(peer, lane));
+  return it == by_key_.end() ? nullptr : it->second;
+}
+
+bool HostExecutor::connected(std::uint32_t peer, std::uint32_t lane) const {
+  const HostConnection* connection = find(peer, lane);
+  return connection && connection->connected();
+}
+
+Bytes HostExecutor::open(std::uint32_t peer, std::uint32_t lane, std::uint32_t slot_bytes) {
+  if (const HostConnection* connection = find(peer, lane)) return connection->offer();
+  // Each peer may have its slots' arrivals and their credits under way; the completion queue must hold them all.
+  const std::size_t after = connections_.size() + 1;
+  if (after > Immediate::kConnections || after * 2 * setup_.slots > nic_->info().arrivals) {
+    throw Failure(wcclSystemError, "the host NIC's completion queue holds no more than " +
+                                       std::to_string(nic_->info().arrivals) +
+                                       " arrivals: fewer WCCL_SLOTS or WCCL_LANES");
+  }
+  if (slot_bytes > nic_->info().max_rma) {
+    throw Failure(wcclInvalidUsage, "the host NIC writes at most " + std::to_string(nic_->info().max_rma) +
+                                        " bytes at once: a smaller WCCL_BUFFSIZE");
+  }
+  auto made = std::make_unique<HostConnection>(setup_.device, *nic_, setup_.staged,
+                                               static_cast<std::uint32_t>(connections_.size()), peer, lane,
+                                               setup_.slots, slot_bytes);
+  const Bytes offer = made->offer();
+  const std::lock_guard lock(mutex_);
+  by_key_[flow_key(peer, lane)] = made.get();
+  connections_.push_back(std::move(made));
+  return offer;
+}
+
+void HostExecutor::connect(std::uint32_t peer, std::uint32_t lane, std::span<const std::byte> offer) {
+  const std::lock_guard lock(mutex_);
+  by_key_.at(flow_key(peer, lane))->connect(offer);
+}
+
+std::string HostExecutor::probe(const std::vector<std::uint64_t>& keys, std::int64_t limit_ns) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
+  std::vector<Probe*> mine;
+  std::unique_lock lock(mutex_);
+  for (const std::uint64_t key : keys) {
+    const HostConnection& connection = *by_key_.at(key);
+    Probe& probe = probes_.emplace_back();
+    probe.kind = Context::Kind::kProbe;
+    probe.peer = connection.peer();
+    mine.push_back(&probe);
+    const int error =
+        nic_->api().write(nic_->endpoint(), connection.nic_peer(), connection.region(), 0, kProbeBytes,
+                          connection.remote_slot(0), connection.remote_key(), static_cast<Context*>(&probe));
+    if (error != 0) throw Failure(wcclSystemError, nic_->api().error());
+    ++on_nic_;
+  }
+  work_.notify_all();
+  for (const Probe* probe : mine) {
+    while (!probe->done && std::chrono::steady_clock::now() < deadline) {
+      work_.wait_for(lock, std::chrono::milliseconds(1));
+    }
+    if (probe->done && probe->problem.empty()) continue;
+    return "host NICs do not reach each other: rank " + std::to_string(probe->peer) + " does not answer over " +
+           nic_->info().provider + (probe->done ? ": " + probe->problem : " in time");
+  }
+  return "";
+}
+
+// ---- from schedule to actions
+// ------------------------------------------------------------------------------------------
+
+// The buffer that `source` belongs to is registered as a whole, and stays so until the job ends.
+const Registered& HostExecutor::registered(const Operand& source, std::uint64_t bytes, Job& job) {
+  for (const Registered& have : job.sources) {
+    if (have.holds(source.va, bytes)) return have;
+  }
+  return job.sources.emplace_back(nic_->lease(source.buffer, source.buffer_bytes));
+}
+
+HostExecutor::Wait HostExecutor::wait_of(const WaitFor& wait) const {
+  if (wait.kind == EventKind::kLocal) return {nullptr, wait.kind, local_target_[wait.peer] + wait.seq, wait.peer};
+  return {find(wait.peer, wait.lane), wait.kind, wait.seq, 0};
+}
+
+HostExecutor::Action HostExecutor::action_of(const Work& work, const Step& step, Job& job) {
+  Action action;
+  action.kind = Context::Kind::kStep;
+  action.step = step.kind;
+  action.fenced = step.fenced;
+  action.seq = step.seq;
+  action.bytes = step.bytes;
+  action.local = step.local;
+  action.job = &job;
+  action.waits = step.waits;
+  for (std::uint8_t i = 0; i < step.waits; ++i) action.wait[i] = wait_of(step.wait[i]);
+  switch (step.kind) {
+    case StepKind::kSend: {
+      action.connection = find(step.peer, step.lane);
+      if (step.bytes == 0) break;
+      const Operand source = work.resolve(step.src);
+      if (setup_.staged) {
+        action.command.cmd = empty_command(WEFT_OP_COPY);
+        action.command.cmd.length = static_cast<std::uint32_t>(step.bytes);
+        const Operand slot = action.connection->outgoing(step.seq);
+        set_operand(action.command.cmd, 0, slot.va, slot.key);
+        set_operand(action.command.cmd, 1, source.va, source.key);
+        action.region = action.connection->region();
+        action.offset = action.connection->outgoing_offset(step.seq);
+      } else {
+        const Registered& from = registered(source, step.bytes, job);
+        action.region = from.region();
+        action.offset = source.va - from.begin;
+      }
+      break;
+    }
+    case StepKind::kRecvCopy:
+    case StepKind::kRecvReduce:
+      action.connection = find(step.peer, step.lane);
+      action.command = local_command(work, step, action.connection->incoming(step.seq));
+      break;
+    case StepKind::kCredit:
+      action.connection = find(step.peer, step.lane);
+      break;
+    case StepKind::kCopy:
+    case StepKind::kReduce:
+      action.command = local_command(work, step, {});
+      break;
+    case StepKind::kEnd:
+      break;
+  }
+  return action;
+}
+
+void HostExecutor::lower(const Work& work, Flows& flows, Job& job, std::vector<Action>& actions, Totals& totals) {
+  Lowering lowering(*work.source, work.rank, *work.layout, setup_.slots, flows);
+  Step step;
+  std::uint32_t op = UINT32_MAX;
+  OpView view;
+  while (lowering.next(step)) {
+    actions.push_back(action_of(work, step, job));
+    if (actions.size() > setup_.entries) {
+      throw Failure(wcclInvalidUsage, work.name + " needs more than " + std::to_string(setup_.entries) +
+                                          " steps: raise WCCL_QUEUE_ENTRIES or WCCL_BUFFSIZE, or move less at once");
+    }
+    if (step.kind != StepKind::kEnd && step.op != op) work.source->op(work.rank, op = step.op, view);
+    actions.back().order = view.op.step;
+    if (step.kind != StepKind::kSend) continue;
+    totals.bytes += step.bytes;
+    totals.messages += step.slice == 0;
+  }
+}
+
+Executor::Submit HostExecutor::submit(const Work& work) {
+  // Connections and flows change under the communicator's lock alone, which the caller holds.
+  std::list<Job> job(1);
+  job.front().ticket = tickets_ + 1;
+  job.front().steps = work.source->shape().steps;
+  job.front().name = work.name;
+  {
+    const std::lock_guard lock(mutex_);
+    if (device_error_) return Submit::kFailed;
+    if (!actions_.empty() && actions_.size() >= setup_.entries) return Submit::kNoRoom;
+  }
+  Flows flows = flows_;
+  std::vector<Action> actions;
+  Totals added;
+  lower(work, flows, job.front(), actions, added);
+
+  const std::lock_guard lock(mutex_);
+  jobs_.splice(jobs_.end(), job);
+  for (const Action& action : actions) {
+    if ((action.step == StepKind::kCopy || action.step == StepKind::kReduce) && action.local < kLocalObjects) {
+      ++local_target_[action.local];
+    }
+    actions_.push_back(action);
+  }
+  flows_ = std::move(flows);
+  totals_.bytes += added.bytes;
+  totals_.messages += added.messages;
+  ++tickets_;
+  start_steps();
+  work_.notify_all();
+  return Submit::kDone;
+}
+
+// ---- the progress thread -------------------------------------------------------------------------------------------
+
+void HostExecutor::run() {
+  std::unique_lock lock(mutex_);
+  for (unsigned turn = 0; !stop_; ++turn) {
+    bool moved = poll_nic();
+    moved |= poll_device();
+    if (moved) {
+      flush_arrivals();
+      start_steps();
+      turn = 0;
+    }
+    rest(lock, turn);
+  }
+}
+
+bool HostExecutor::poll_nic() {
+  std::array<weft_ofi_completion, kCompletions> completions;
+  const int got = nic_->api().poll(nic_->endpoint(), completions.data(), completions.size());
+  if (got < 0) {
+    if (!broken_) broken_ = Blame{setup_.rank, 0, std::string("the host NIC failed: ") + nic_->api().error()};
+    return false;
+  }
+  for (int i = 0; i < got; ++i) {
+    const weft_ofi_completion& completion = completions[static_cast<std::size_t>(i)];
+    auto* context = static_cast<Context*>(completion.context);
+    if (completion.op == WEFT_OFI_ARRIVAL) {
+      arrive(completion);
+      continue;
+    }
+    if (context && context->kind != Context::Kind::kNone) --on_nic_;
+    if (completion.status != 0) {
+      failed(completion, context);
+      continue;
+    }
+    if (!context) continue;
+    switch (context->kind) {
+      case Context::Kind::kStep:
+        complete(*static_cast<Action*>(context));
+        break;
+      case Context::Kind::kFlush:
+        flush_.under_way = false;
+        for (const auto& [connection, seq] : flush_.arrivals) connection->raise(EventKind::kArrival, seq);
+        flush_.arrivals.clear();
+        break;
+      case Context::Kind::kProbe:
+        static_cast<Probe*>(context)->done = true;
+        work_.notify_all();
+        break;
+      case Context::Kind::kNone:
+        break;
+    }
+  }
+  return got > 0;
+}
+
+void HostExecutor::failed(const weft_ofi_completion& completion, Context* context) {
+  const std::string text = completion.text ? completion.text : "an unknown error";
+  if (context && context->kind == Context::Kind::kProbe) {
+    auto& probe = *static_cast<Probe*>(context);
+    probe.problem = text;
+    probe.done = true;
+    work_.notify_all();
+    return;
+  }
+  if (broken_) return;
+  if (context && context->kind == Context::Kind::kStep) {
+    const Action& action = *static_cast<Action*>(context);
+    broken_ =
+        Blame{action.connection->peer(), 0,
+              "rank " + std::to_string(action.connection->peer()) + " does not answer over " + nic_->info().provider +
+                  ": " + text + " (rank " + std::to_string(setup_.rank) + ", " + action.job->name + ')'};
+  } else {
+    broken_ = Blame{setup_.rank, 0, "the host NIC of rank " + std::to_string(setup_.rank) + " failed: " + text};
+  }
+  eventfd_write(completion_event_, 1);
+}
+
+void HostExecutor::arrive(const weft_ofi_completion& completion) {
+  const Immediate immediate = Immediate::unpack(completion.immediate);
+  if (immediate.communicator != setup_.communicator || immediate.connection >= connections_.size()) {
+    ++strays_;  // of an endpoint that had our number before
+    return;
+  }
+  HostConnection* connection = connections_[immediate.connection].get();
+  const auto seq = connection->due(immediate.credit, immediate.chunk);
+  if (!seq) {
+    ++strays_;
+    return;
+  }
+  ++events_;
+  totals_.received += completion.bytes;
+  totals_.slices += completion.bytes > 0;
+  if (immediate.credit) {
+    connection->raise(EventKind::kCredit, *seq);
+  } else if (kFlushes && nic_->needs_flush() && completion.bytes > 0) {
+    unflushed_.emplace_back(connection, *seq);
+  } else {
+    connection->raise(EventKind::kArrival, *seq);
+  }
+}
+
+// One read through the NIC pushes all writes before it into memory.
+void HostExecutor::flush_arrivals() {
+  if (unflushed_.empty() || flush_.under_way || broken_) return;
+  const auto& [connection, seq] = unflushed_.back();
+  const int error = nic_->api().flush(nic_->endpoint(), connection->region(), connection->incoming_offset(seq),
+                                      static_cast<Context*>(&flush_));
+  if (error == -EAGAIN) return;
+  if (error != 0) {
+    broken_ = Blame{setup_.rank, 0, std::string("the host NIC failed: ") + nic_->api().error()};
+    eventfd_write(completion_event_, 1);
+    return;
+  }
+  ++on_nic_;
+  ++totals_.flushes;
+  flush_.under_way = true;
+  flush_.arrivals.swap(unflushed_);
+}
+
+bool HostExecutor::poll_device() {
+  if (on_device_ == 0) return false;
+  bool moved = false;
+  for (std::uint32_t i = 0; i < kInFlight; ++i) {
+    if (!running_[i] || done_.value(i) < target_[i]) continue;
+    Action& action = *std::exchange(running_[i], nullptr);
+    --on_device_;
+    moved = true;
+    if (action.step == StepKind::kSend) {
+      action.state = Action::State::kCopied;
+      action.connection->raise(EventKind::kSent, action.seq);
+    } else {
+      complete(action);
+    }
+  }
+  return moved;
+}
+
+bool HostExecutor::happened(const Wait& wait) const {
+  return wait.connection ? wait.connection->happened(wait.kind, wait.value) : local_[wait.local] >= wait.value;
+}
+
+bool HostExecutor::ready(const Action& action, bool credits) const {
+  for (std::uint8_t i = 0; i < action.waits; ++i) {
+    if ((action.wait[i].kind == EventKind::kCredit) == credits && !happened(action.wait[i])) return false;
+  }
+  return true;
+}
+
+bool HostExecutor::start_steps() {
+  if (broken_ || device_error_) return false;
+  bool all_done = true, moved = false;
+  std::size_t seen = 0;
+  for (Action& action : actions_) {
+    if (action.state != Action::State::kDone) {
+      if (action.fenced && !all_done) break;
+      moved |= start(action);
+      if (broken_ || ++seen == kWindow) break;
+      if (action.state == Action::State::kDone) continue;
+      all_done = false;
+      if (action.fenced) break;
+    }
+  }
+  ring();
+  retire();
+  return moved;
+}
+
+bool HostExecutor::start(Action& action) {
+  using State = Action::State;
+  if (action.state == State::kWaiting) {
+    if (!ready(action, false)) return false;
+    switch (action.step) {
+      case StepKind::kSend:
+        if (setup_.staged && action.bytes != 0) {
+          return action.connection->outgoing_free(action.seq) && put_on_device(action);
+        }
+        if (setup_.staged) action.connection->raise(EventKind::kSent, action.seq);
+        action.state = State::kCopied;
+        break;
+      case StepKind::kRecvCopy:
+      case StepKind::kRecvReduce:
+      case StepKind::kCopy:
+      case StepKind::kReduce:
+        if (action.bytes != 0) return put_on_device(action);
+        complete(action);
+        return true;
+      case StepKind::kCredit:
+        return write(action, true);
+      case StepKind::kEnd:
+        complete(action);
+        return true;
+    }
+  }
+  return action.state == State::kCopied && ready(action, true) && write(action, false);
+}
+
+bool HostExecutor::put_on_device(Action& action) {
+  if (on_device_ == kInFlight) return false;
+  if (weft_queue_space(queue_.get()) < commands_.size() + 2) return false;
+  const auto free = static_cast<std::uint32_t>(std::find(running_.begin(), running_.end(), nullptr) - running_.begin());
+  weft_cmd cmd = action.command.cmd;
+  cmd.signal_id = done_.first() + free;
+  cmd.signal_add = 1;
+  append_command(commands_, cmd, action.command.divisor, {});
+  ++totals_.commands;
+  running_[free] = &action;
+  target_[free] = done_.value(free) + 1;
+  ++on_device_;
+  action.state = Action::State::kOnDevice;
+  return true;
+}
+
+void HostExecutor::ring() {
+  if (commands_.empty()) return;
+  const int error = weft_queue_submit(queue_.get(), commands_.data(), static_cast<std::uint32_t>(commands_.size()));
+  commands_.clear();
+  ++totals_.doorbells;
+  if (error == 0) return;
+  // There was room: the queue is halted, or the device is gone.
+  device_error_ = error == -EAGAIN ? -EIO : error;
+  device_failure_.type = WEFT_EVENT_QUEUE_ERROR;
+  device_failure_.object = weft_queue_number(queue_.get());
+  eventfd_write(completion_event_, 1);
+}
+
+bool HostExecutor::write(Action& action, bool credit) {
+  HostConnection& to = *action.connection;
+  const weft_ofi_api& api = nic_->api();
+  weft_ofi_mr* region = action.region ? action.region : to.region();
+  const std::uint64_t bytes = credit ? 0 : action.bytes;
+  std::uint64_t offset = action.region ? action.offset : 0, remote = to.remote_slot(action.seq), left = bytes;
+  static Context unordered;
+  if (kTrustsOrder && bytes > 1) {
+    const std::uint64_t first = bytes / 2;
+    const int error =
+        api.write(nic_->endpoint(), to.nic_peer(), region, offset, first, remote, to.remote_key(), &unordered);
+    if (error == -EAGAIN) return false;
+    offset += first;
+    remote += first;
+    left -= first;
+  }
+  const Immediate immediate{setup_.communicator, to.remote_number(), credit,
+                            static_cast<std::uint32_t>(action.seq % Immediate::kChunks)};
+  const int error = api.write_immediate(nic_->endpoint(), to.nic_peer(), region, offset, left, remote, to.remote_key(),
+                                        immediate.pack(), static_cast<Context*>(&action));
+  if (error == -EAGAIN) return false;
+  if (error != 0) {
+    broken_ = Blame{setup_.rank, 0,
+                    "rank " + std::to_string(setup_.rank) + " cannot write to rank " + std::to_string(to.peer()) +
+                        ": " + api.error()};
+    eventfd_write(completion_event_, 1);
+    return false;
+  }
+  ++on_nic_;
+  totals_.slices += bytes > 0;
+  action.state = Action::State::kOnNic;
+  return true;
+}
+
+void HostExecutor::complete(Action& action) {
+  action.state = Action::State::kDone;
+  switch (action.step) {
+    case StepKind::kSend:
+      if (setup_.staged) {
+        action.connection->outgoing_gone(action.seq);
+      } else {
+        action.connection->raise(EventKind::kSent, action.seq);
+      }
+      ++events_;
+      break;
+    case StepKind::kRecvCopy:
+    case StepKind::kRecvReduce:
+      action.connection->raise(EventKind::kDone, action.seq);
+      break;
+    case StepKind::kCopy:
+    case StepKind::kReduce:
+      if (action.local < kLocalObjects) ++local_[action.local];
+      break;
+    case StepKind::kCredit:
+      break;
+    case StepKind::kEnd:
+      action.job->sources.clear();
+      completed_ = action.job->ticket;
+      eventfd_write(completion_event_, 1);
+      break;
+  }
+}
+
+void HostExecutor::retire() {
+  while (!actions_.empty() && actions_.front().state == Action::State::kDone) {
+    const Job* job = actions_.front().job;
+    actions_.pop_front();
+    if (actions_.empty() || actions_.front().job != job) jobs_.pop_front();
+  }
+}
+
+// Nothing to do for the `turn`-th time in a row: let others run, then sleep longer and longer. There is nothing to
+// sleep on for both the device and the NIC.
+void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
+  using std::chrono::microseconds;
+  if (turn == 0) return;
+  if (actions_.empty() && on_nic_ == 0) {
+    work_.wait_for(lock, microseconds(turn < 50 ? 500 : 10'000));
+    return;
+  }
+  if (turn < 8) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+    return;
+  }
+  const microseconds nap(std::min(turn * 5, 500u));
+  if (on_device_ == 0 || device_error_) {
+    work_.wait_for(lock, nap);
+    return;
+  }
+  std::array<weft_wait_item, kInFlight> items;
+  std::uint32_t count = 0;
+  for (std::uint32_t i = 0; i < kInFlight; ++i) {
+    if (running_[i]) items[count++] = {done_.first() + i, 0, target_[i]};
+  }
+  lock.unlock();
+  std::uint32_t any = 0;
+  weft_failure failure{};
+  const int error = weft_sync_wait(setup_.device, items.data(), count, nap.count() * 1000, &any, &failure);
+  const bool mine = error != 0 && error != -ETIME && error != -EINTR && (error != -EIO || owns(failure));
+  if (error != 0 && error != -ETIME && !mine) std::this_thread::sleep_for(nap);
+  lock.lock();
+  if (!mine) return;
+  device_error_ = error;
+  device_failure_ = failure;
+  eventfd_write(completion_event_, 1);
+}
+
+// ---- seen from the communicator
+// --------------------------------------------------------------------------------------
+
+int HostExecutor::wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failure* failure) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+  for (;;) {
+    if (completed_ >= ticket) return 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (device_error_) {
+        if (failure) *failure = device_failure_;
+        return device_error_;
+      }
+      if (broken_) return -EIO;
+    }
+    const std::int64_t left =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - std::chrono::steady_clock::now()).count();
+    if (left <= 0) return -ETIME;
+    // In pieces, since somebody else may wait for the same event.
+    const timespec piece{0, static_cast<long>(std::min(left, kWaitPiece))};
+    pollfd event{completion_event_, POLLIN, 0};
+    if (ppoll(&event, 1, &piece, nullptr) < 0 && errno == EINTR) return -EINTR;
+    eventfd_t value;
+    if (event.revents) (void)eventfd_read(completion_event_, &value);
+  }
+}
+
+bool HostExecutor::owns(const weft_failure& failure) const {
+  return failure.type == WEFT_EVENT_QUEUE_ERROR && failure.object == weft_queue_number(queue_.get());
+}
+
+std::optional<Blame> HostExecutor::blame() const {
+  const std::lock_guard lock(mutex_);
+  const Action* found = nullptr;
+  const auto receives = [](const Action& action) { return action.step != StepKind::kSend; };
+  for (const Action& action : actions_) {
+    if (action.state == Action::State::kDone || action.job->ticket <= completed_) continue;
+    if (found && action.job != found->job) break;
+    if (action.step != StepKind::kSend && action.step != StepKind::kRecvCopy && action.step != StepKind::kRecvReduce) {
+      continue;
+    }
+    if (receives(action) && action.connection->happened(EventKind::kArrival, action.seq)) continue;
+    // Of the earliest step; there, a message that does not come before one that does not go.
+    if (!found || action.order < found->order ||
+        (action.order == found->order && receives(action) && !receives(*found))) {
+      found = &action;
+    }
+  }
+  if (!found) return std::nullopt;
+  return silent(found->connection->peer(), receives(*found), found->job->ticket, found->order, found->job->steps,
+                found->job->name);
+}
+
+std::optional<Blame> HostExecutor::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+std::string HostExecutor::oldest_work() const {
+  const std::lock_guard lock(mutex_);
+  for (const Job& job : jobs_) {
+    if (job.ticket > completed_) return job.name;
+  }
+  return "nothing";
+}
+
+std::uint64_t HostExecutor::progress() const {
+  const std::lock_guard lock(mutex_);
+  return completed_ + events_;
+}
+
+void HostExecutor::stats(wcclStats_t& out) const {
+  const std::lock_guard lock(mutex_);
+  const wcclPath_t path = setup_.staged ? wcclPathStaged : wcclPathPeer;
+  const bool sockets = (nic_->info().flags & WEFT_OFI_DMABUF) == 0;
+  out.bytes[path] = totals_.bytes;
+  out.messages[path] = totals_.messages;
+  // Staged: written by one device, read by the next, on either side. Over tcp the kernel copies to and from its
+  // sockets.
+  if (setup_.staged) out.hostDramBytes = 2 * (totals_.bytes + totals_.received);
+  if (sockets) out.cpuCopies = totals_.slices;
+  out.doorbells = totals_.doorbells;
+  out.commands = totals_.commands;
+  out.connections = static_cast<std::uint32_t>(connections_.size());
+  for (const auto& connection : connections_) out.stagingBytes += connection->staging_bytes();
+  out.syncObjects = done_.count();
+  out.flushes = totals_.flushes;
+  const mr::Counters cache = nic_->counters();
+  out.mrHits = cache.hits;
+  out.mrMisses = cache.misses;
+  out.mrEvictions = cache.evictions;
+  out.mrInvalidations = cache.invalidations;
+  out.mrRegistrations = cache.registrations;
+  out.mrRegistrationNs = cache.registration_ns;
+  out.mrTeardowns = cache.teardowns;
+  out.mrTeardownNs = cache.teardown_ns;
+  out.mrEntries = cache.entries;
+  out.mrBytes = cache.bytes;
+}
+
+}  // namespace weft::ccl
