@@ -6,7 +6,7 @@ import re
 import sys
 import time
 
-from . import accel, fabtests, pair, paths, report
+from . import fabtests, pair, paths, report
 from .cluster import Cluster
 from .node import NodeDied
 
@@ -66,6 +66,13 @@ def suites():
     }
 
 
+def alive(cluster):
+    """NodeDied if a node has ended: what follows would fail for no reason of its own."""
+    for node in cluster.nodes:
+        if not node.alive():
+            raise NodeDied(f"node {node.rank}: {node.obituary()}")
+
+
 class Run:
     def __init__(self, patterns):
         self.patterns, self.rows, self.port = patterns, [], BASE_PORT
@@ -92,6 +99,7 @@ class Run:
         start = time.monotonic()
         wrong = (self.two if step["pair"] else self.each)(cluster, step)
         self.row(suite, name, "failed" if wrong else "passed", time.monotonic() - start, wrong)
+        alive(cluster)
 
     def each(self, cluster, step):
         for node in step["nodes"]:
@@ -113,35 +121,36 @@ class Run:
                 wrong += f"{side}: {result.rc}, not shown: {missing}\n{result.text}\n" + "\n".join(result.problems)
         return wrong
 
-    def fabtests(self, cluster):
-        for name, command, reason in fabtests.cases():
-            if not self.wanted("fabtests", command):
+    def fabtests(self, cluster, suite, sets):
+        for name, command, reason in fabtests.cases(sets):
+            if not self.wanted(suite, command):
                 continue
             start = time.monotonic()
             verdict, reason = ("skipped", reason) if reason else fabtests.run(cluster, name, command)
-            self.row("fabtests", command, verdict, time.monotonic() - start, reason)
+            self.row(suite, command, verdict, time.monotonic() - start, reason)
+            alive(cluster)
 
 
 def run(args):
     began = time.monotonic()
     this = Run(args.patterns)
-    try:
-        with Cluster(nodes=2, devices=0, nics=1, cpus=2, memory=MEMORY) as cluster:
-            print(f"weft: two nodes with a host NIC each on {cluster.accel.upper()} ({cluster.accel_reason}), up after "
-                  + " and ".join(f"{node.boot_seconds:.1f} s" for node in cluster.nodes), flush=True)
+    with Cluster(nodes=2, devices=0, nics=1, cpus=2, memory=MEMORY) as cluster:
+        print(f"weft: two nodes with a host NIC each on {cluster.accel.upper()} ({cluster.accel_reason}), up after "
+              + " and ".join(f"{node.boot_seconds:.1f} s" for node in cluster.nodes), flush=True)
+        try:
             for suite, steps in suites().items():
                 for step in steps:
                     this.step(cluster, suite, step)
-            this.fabtests(cluster)
-            cluster.shutdown()
-            for node in cluster.nodes:  # what came after the last command
-                if node.problems():
-                    this.row("console", f"node {node.rank}", "failed", 0, node.console()[-3000:])
-    finally:
-        if this.rows:
-            report.write_json(args.json, "interop", accel.detect()[0], this.rows)
-    suites_run = list(dict.fromkeys(row["suite"] for row in this.rows))
-    for suite in suites_run:
+            this.fabtests(cluster, "fabtests", fabtests.QUICK)
+            this.fabtests(cluster, "fabtests-efa", fabtests.PROVIDER)
+        except NodeDied as error:
+            this.row("nodes", "stay up", "failed", 0, str(error))
+        cluster.shutdown()
+        for node in cluster.nodes:  # what came after the last command
+            if node.problems():
+                this.row("nodes", f"node {node.rank}'s kernel", "failed", 0, node.console()[-3000:])
+        report.write_json(args.json, "interop", cluster.accel, this.rows)
+    for suite in dict.fromkeys(row["suite"] for row in this.rows):
         print(f"weft: {suite}: " + ", ".join(f"{this.count(v, suite)} {v}" for v in ("passed", "failed", "skipped")))
     few = not args.patterns and this.count("passed", "fabtests") < LEAST
     if few:
