@@ -649,6 +649,34 @@ static void weft_inject_set(Object *obj, const char *text, Error **errp)
     }
 }
 
+/* Read-only: what went through DMA, by direction, purpose and target, bytes */
+static char *weft_dma_get(Object *obj, Error **errp)
+{
+    static const char *const purpose[] = { "control", "payload" };
+    static const char *const target[] = { "ram", "peer" };
+    WeftPCIState *s = WEFT_PCI(obj);
+    struct weft_engine_counters now;
+    GString *text = g_string_new(NULL);
+    unsigned i, j;
+
+    if (!s->engine) {
+        error_setg(errp, "no device");
+        return g_string_free(text, false);
+    }
+    weft_engine_get_counters(s->engine, &now);
+    for (i = 0; i < 2; i++) {
+        for (j = 0; j < 2; j++) {
+            g_string_append_printf(
+                text,
+                "%s-%s-read=%" PRIu64 " %s-%s-write=%" PRIu64 " ",
+                purpose[i], target[j], now.dma.read_bytes[i][j],
+                purpose[i], target[j], now.dma.write_bytes[i][j]);
+        }
+    }
+    g_string_append_printf(text, "errors=%" PRIu64, now.dma.errors);
+    return g_string_free(text, false);
+}
+
 static void weft_instance_init(Object *obj)
 {
     WEFT_PCI(obj)->option =
@@ -710,6 +738,9 @@ static void weft_pci_class_init(ObjectClass *oc, WeftClassData *data)
     object_class_property_add_str(oc, "inject", NULL, weft_inject_set);
     object_class_property_set_description(
         oc, "inject", "Plant a fault while running: name and numbers");
+    object_class_property_add_str(oc, "dma", weft_dma_get, NULL);
+    object_class_property_set_description(
+        oc, "dma", "Bytes through DMA so far: name=number ...");
 }
 
 static void weft_model_class_init(ObjectClass *oc, WeftClassData *data)

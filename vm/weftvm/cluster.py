@@ -184,6 +184,11 @@ class Cluster:
         """One QMP command on a node's QEMU."""
         return self.nodes[rank].monitor(execute, **arguments)
 
+    def dma(self, rank, device):
+        """Bytes that went through a device's DMA so far: {"payload-ram-read": n, ...}; `device` is "accel0", "nic0", ..."""
+        text = self.monitor(rank, "qom-get", path=f"/machine/peripheral/{device}", property="dma")
+        return {name: int(value) for name, value in (word.split("=") for word in text.split())}
+
     def console(self, rank):
         return self.nodes[rank].console()
 
@@ -315,13 +320,13 @@ class Cluster:
         functions = []
         for d in range(self.devices):
             if self.model:
-                device = f"weft-model,bus=@,path={Path(self.model).resolve()},name=n{rank}d{d}"
+                device = f"weft-model,bus=@,id=accel{d},path={Path(self.model).resolve()},name=n{rank}d{d}"
             else:
-                device = f"weft,bus=@,hbm={self.hbm},ports={self.ports},serial=n{rank}d{d}"
+                device = f"weft,bus=@,id=accel{d},hbm={self.hbm},ports={self.ports},serial=n{rank}d{d}"
             device += f",fabric={self.rundir}/weft.sock"
             functions.append(device + ("," + self.device_opts if self.device_opts else ""))
         for k in range(self.nics):
-            nic = f"weft-efa,bus=@,mac={self.nic_mac(rank, k)},fabric={self.rundir}/weft.sock,serial=n{rank}e{k}"
+            nic = f"weft-efa,bus=@,id=nic{k},mac={self.nic_mac(rank, k)},fabric={self.rundir}/weft.sock,serial=n{rank}e{k}"
             functions.append(nic + ("," + self.nic_opts if self.nic_opts else ""))
         if self.layout == "switch" and functions:
             out += ["-device", "pcie-root-port,id=rp0,bus=pcie.0,chassis=1,slot=1",
