@@ -3,40 +3,12 @@
 import json
 import subprocess
 import sys
-import threading
-import time
 import unittest
 
+from two_nodes import TwoNodes
 from weftvm import paths
-from weftvm.cluster import Cluster
 
 CHECKER = paths.TOP / "tests" / "wire" / "rocecheck.py"
-
-
-class TwoNodes(unittest.TestCase):
-    options = {}
-
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = Cluster(nodes=2, **cls.options)
-        cls.cluster.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.close()
-
-    def perf(self, options, timeout=120, env=None, name="perf"):
-        """wccl-perf on both nodes; returns each rank's rows."""
-        command = f"exec wccl-perf {options} --json /share/{name}-$WEFT_RANK.json"
-        results = self.cluster.run_all(command, timeout, env={"WCCL_PATH": "onchip", **(env or {})})
-        for result in results:
-            self.assertEqual(result.rc, 0, result.out + result.err)
-            self.assertEqual(result.problems, [])
-        rows = [json.loads((self.cluster.share / f"{name}-{rank}.json").read_text())["rows"] for rank in range(2)]
-        for row in rows[0] + rows[1]:
-            self.assertEqual(row["wrong"], 0)
-        self.assertTrue(rows[0])
-        return rows
 
 
 class AllReduce(TwoNodes):
@@ -103,30 +75,6 @@ class StrictIommu(TwoNodes):
 
 class DeadPeer(TwoNodes):
     """A long run in which rank 1 falls silent: rank 0 names it within its limit, and the next communicator works."""
-
-    LIMIT = 10  # seconds of each wait
-
-    def end(self, prefix="", strike=lambda: None):
-        command = f"exec {{}} wccl-perf -b 4M -e 4M -n 1000000 -w 0 -c 0 -T {self.LIMIT}"
-        results = [None, None]
-
-        def run(rank):
-            results[rank] = self.cluster.run(rank, command.format(prefix if rank else ""), 120, env={"WCCL_PATH": "onchip"})
-
-        threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(2)]
-        for thread in threads:
-            thread.start()
-        time.sleep(8)
-        strike()
-        for thread in threads:
-            thread.join(130)
-        said = results[0].err + results[0].out
-        self.assertNotIn(results[0].rc, (0, 124), said)
-        self.assertRegex(said, r"rank 1\b")
-        return results
-
-    def works(self):
-        self.perf("-b 4K -e 64K -f 4 -n 1 -w 0")
 
     def test_cut_link(self):
         try:

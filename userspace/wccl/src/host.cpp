@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::size_t kWindow = 512;             // incomplete steps that are looked at
 constexpr std::size_t kCompletions = 64;         // taken from the NIC at a time
-constexpr std::uint64_t kProbeBytes = 8;         // into a slot that nobody uses yet
 constexpr std::int64_t kWaitPiece = 10'000'000;  // ns
 
 }  // namespace
@@ -101,8 +100,8 @@ std::string HostExecutor::probe(const std::vector<std::uint64_t>& keys, std::int
     probe.peer = connection.peer();
     mine.push_back(&probe);
     const int error =
-        nic_->api().write(nic_->endpoint(), connection.nic_peer(), connection.region(), 0, kProbeBytes,
-                          connection.remote_slot(0), connection.remote_key(), static_cast<Context*>(&probe));
+        nic_->api().write(nic_->endpoint(), connection.nic_peer(), connection.region(), 0, 0, connection.remote_slot(0),
+                          connection.remote_key(), static_cast<Context*>(&probe));
     if (error != 0) throw Failure(wcclSystemError, nic_->api().error());
     ++on_nic_;
   }

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""All-reduce over the host NIC, from HBM to HBM and by the detour: exact, accounted for to the byte, with what breaks."""
+import json
+import unittest
+
+from two_nodes import TwoNodes
+from weftvm import paths
+
+BIN = paths.BUILD / "weft" / "bin"
+VARIANTS = paths.BUILD / "weft" / "lib" / "variants"
+NODE = {"nics": 1, "cpus": 2}
+
+
+class OverTheHostNic(TwoNodes):
+    options = {**NODE, "hbm": "2G"}
+    path = "peer"
+
+    def account(self, path, over, size, rounds):
+        """Each rank's own account and what its NIC's DMA carried meanwhile."""
+        before = [self.cluster.dma(rank, "nic0") for rank in range(2)]
+        results = self.cluster.run_all(f"exec {BIN}/weft-ccltest account {size} {rounds}", 120,
+                                       env={"WCCL_PATH": path, "WCCL_STAGED_OVER": over})
+        accounts = []
+        for rank, result in enumerate(results):
+            self.assertEqual(result.rc, 0, result.out + result.err)
+            own = json.loads(result.out)
+            now = self.cluster.dma(rank, "nic0")
+            own["nic"] = {name: now[name] - before[rank][name] for name in now}
+            self.assertEqual((own["wrong"], own["path"], own["dma_freed"]), (0, path, 0), own)
+            accounts.append(own)
+        # The ranks of a ring send each other equally much: 2 (n - 1) / n of the buffer a round.
+        self.assertEqual([a["sent"] for a in accounts], [size * rounds] * 2)
+        return accounts
+
+    def test_sizes(self):
+        rows = self.perf("-b 4K -e 256M -f 4 -n 1 -w 1", 280)
+        self.assertEqual(max(row["bytes"] for row in rows[0]), 256 << 20)
+        for row in rows[0]:
+            self.assertEqual((row["path"], row["transport"], row["host_dram_bytes"], row["cpu_copies"]), ("peer", "efa-direct", 0, 0), row)
+
+    def test_types_and_operations(self):
+        self.perf("-b 60 -e 60K -f 32 -n 1 -w 0 -d all -o all", 280)
+
+    def test_peer_touches_no_guest_ram(self):
+        for own in self.account("peer", "", 16 << 20, 3):
+            nic = own["nic"]
+            self.assertGreater(own["flushes"], 0)
+            # A flush reads 4 bytes of HBM through the NIC into a scratch word: no payload, and no more than that.
+            flushed = 4 * own["flushes"]
+            self.assertEqual((nic["payload-ram-read"], nic["payload-ram-write"]), (0, flushed), own)
+            self.assertEqual((nic["payload-peer-read"], nic["payload-peer-write"]), (own["sent"] + flushed, own["sent"]), own)
+            self.assertEqual((own["host_dram"], own["cpu_copies"], own["device_read"], own["device_wrote"]), (0, 0, 0, 0), own)
+            # Rings, doorbells and shadows are mapped; HBM (the buffers, and 2 MiB of staging) is not, in any process.
+            self.assertLess(own["mapped"], 1 << 20, own)
+
+    def test_staged_is_twice_the_payload_each_way(self):
+        for over in ("efa", "tcp"):
+            with self.subTest(over):
+                for own in self.account("staged", over, 16 << 20, 3):
+                    sent, nic = own["sent"], own["nic"]
+                    self.assertEqual((own["device_wrote"], own["device_read"], own["host_dram"]), (sent, sent, 4 * sent), own)
+                    carried = sent if over == "efa" else 0  # over tcp the kernel's sockets do, by CPU copies
+                    self.assertEqual((nic["payload-ram-read"], nic["payload-ram-write"]), (carried, carried), own)
+                    self.assertEqual((nic["payload-peer-read"], nic["payload-peer-write"]), (0, 0), own)
+                    self.assertEqual(own["cpu_copies"] > 0, over == "tcp", own)
+
+    def test_cache_off_and_small(self):
+        for env in ({"WCCL_MR_CACHE_ENTRIES": 0}, {"WCCL_MR_CACHE_ENTRIES": 1}, {"WCCL_MR_CACHE_BYTES": "64K"}):
+            with self.subTest(str(env)):
+                rows = self.perf("-b 256K -e 4M -f 16 -n 3 -w 0", env=env)
+                self.assertGreater(rows[0][-1]["registrations"]["registrations"], 0)
+
+    def test_freed_buffers(self):
+        """A buffer freed under a running all-reduce: an error on both ranks, and the next communicator works."""
+        for path in ("peer", "staged"):
+            with self.subTest(path):
+                results = self.cluster.run_all(f"exec {BIN}/weft-ccltest free {64 << 20}", 120, env={"WCCL_PATH": path})
+                for result in results:
+                    self.assertEqual(result.rc, 0, result.out + result.err)
+                    self.assertNotIn("first: no error", result.out)
+                    self.assertIn("then: 0 wrong", result.out)
+
+
+class DeadPeer(TwoNodes):
+    options = NODE
+    path = "peer"
+
+    def leftovers(self):
+        """Verbs objects of processes on each node."""
+        return [self.cluster.run(rank, "rdma res show mr; rdma res show qp").out for rank in range(2)]
+
+    def test_cut_link(self):
+        try:
+            self.end(strike=lambda: self.cluster.switch("link n1e0p0 down"))
+        finally:
+            self.cluster.switch("link n1e0p0 up")
+        self.works()
+
+    def test_killed_process(self):
+        for struck in (0, 1):
+            with self.subTest(struck=struck):
+                self.end(prefix="timeout -s KILL 8", struck=struck)
+                for text in self.leftovers():
+                    self.assertNotIn("wccl-perf", text)
+                self.works()
+
+    def unbind(self, driver):
+        """Take the driver away under the run on node 1 and give it back."""
+        strike = (f"cd /sys/bus/pci/drivers/{driver} && for d in 0000:*; do b=$d; done && "
+                  "echo $b > unbind && echo $b > bind && echo rebound $b >&2")
+        results = self.end(prefix=f"sh -c '(sleep 8; {strike}) & exec \"$@\"' -")
+        self.assertIn("rebound 0000:", results[1].err)
+        self.works()
+
+    def test_unbind_nic(self):
+        self.unbind("efa")
+
+    def test_unbind_accelerator(self):
+        self.unbind("weft")
+
+
+class Variant(TwoNodes):
+    """What holds with wccl as it is, and fails with a defect planted in it."""
+    path = "peer"
+
+    def wrong(self, variant):
+        """Wrong elements of an all-reduce by libwccl with that defect."""
+        libraries = f"{VARIANTS}/{variant}:{paths.LIB}"
+        results = self.cluster.run_all(f"exec {BIN}/weft-ccltest account {8 << 20} 1", 240,
+                                       env={"WCCL_PATH": self.path, "LD_LIBRARY_PATH": libraries})
+        for result in results:
+            self.assertEqual(result.rc, 0, result.out + result.err)
+        return sum(json.loads(result.out)["wrong"] for result in results)
+
+
+class Spray(Variant):
+    """The NIC delivers in any order, and the wire loses and reorders: what trusts the order fails, wccl does not."""
+    options = {**NODE, "nic_opts": "spray=on"}
+
+    def setUp(self):
+        self.cluster.switch("plan loss=0.01 reorder=0.05 seed=11")
+        self.addCleanup(self.cluster.switch, "plan")
+
+    def test_exact(self):
+        self.perf("-b 1M -e 4M -f 4 -n 4 -w 0", 240)
+
+    def test_variant_that_trusts_the_order_fails(self):
+        self.assertGreater(self.wrong("trusts-order"), 0)
+
+
+class Posted(Variant):
+    """Peer writes are on their way for a while after their completion: without the flush stale data is reduced."""
+    options = {**NODE, "nic_opts": "posted=on"}
+
+    def test_exact(self):
+        self.perf("-b 64K -e 4M -f 8 -n 4 -w 0", 240)
+
+    def test_variant_without_flush_fails(self):
+        self.assertGreater(self.wrong("no-flush"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
