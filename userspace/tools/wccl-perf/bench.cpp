@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "bench.hpp"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 
 #include "weft/sim.h"
 
 namespace weft::perf {
-namespace {
 
-volatile sig_atomic_t stop = 0;
+using tools::interrupted;
+
+namespace {
 
 constexpr std::size_t kChunk = 4u << 20;         // bytes initialised or read back at a time
 constexpr std::size_t kControlValues = 16;       // of the sums over processes
@@ -27,18 +26,6 @@ constexpr std::uint64_t kPoison = 0xa5a5a5a5a5a5a5a5ull;
 std::runtime_error device_error(const std::string& what) { return std::runtime_error(what + ": " + weft_last_error()); }
 
 }  // namespace
-
-bool interrupted() { return stop != 0; }
-
-void catch_signals() {
-  struct sigaction action{};
-  action.sa_handler = [](int) {
-    if (stop) _exit(130);  // a second one does not wait
-    stop = 1;
-  };
-  sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-}
 
 Bench::Bench(const Options& options, const Launch& launch) : options_(options), launch_(launch) {
   buffer_bytes_ =

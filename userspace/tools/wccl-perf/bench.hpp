@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "interrupt.hpp"
 #include "launch.hpp"
 #include "options.hpp"
 #include "report.hpp"
@@ -16,13 +16,8 @@
 
 namespace weft::perf {
 
-// SIGINT or SIGTERM came: the run ends in good order.
-class Interrupted : public std::runtime_error {
- public:
-  Interrupted() : std::runtime_error("interrupted") {}
-};
-bool interrupted();
-void catch_signals();
+using tools::Interrupted;
+using tools::Launch;
 
 class Bench {
  public:

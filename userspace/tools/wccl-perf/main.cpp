@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "bench.hpp"
+#include "interrupt.hpp"
 #include "launch.hpp"
 #include "model/replay.hpp"
 #include "options.hpp"
@@ -95,8 +96,8 @@ int run_dry(const Options& options) {
 }
 
 int run(const Options& options) {
-  catch_signals();
-  const Launch launch = options.sim ? Launch{} : find_launch();
+  tools::catch_signals();
+  const Launch launch = options.sim ? Launch{} : tools::find_launch();
   Summary summary;
   Bench bench(options, launch);
   const bool reports = bench.reports();

@@ -5,22 +5,15 @@
 #include <cstdio>
 #include <map>
 
+#include "size.hpp"
+
 namespace weft::perf {
 namespace {
 
-// "4K", "32M", "1G" or plain bytes.
 std::uint64_t parse_size(const std::string& text) {
-  char* end = nullptr;
-  if (text.empty() || text[0] < '0' || text[0] > '9') throw CLI::ValidationError("size", text + " is not a size");
-  const std::uint64_t value = std::strtoull(text.c_str(), &end, 10);
-  const std::string suffix(end);
-  static const std::map<std::string, unsigned> kShift = {{"", 0},     {"B", 0},  {"k", 10},  {"K", 10},
-                                                         {"KiB", 10}, {"m", 20}, {"M", 20},  {"MiB", 20},
-                                                         {"g", 30},   {"G", 30}, {"GiB", 30}};
-  const auto it = kShift.find(suffix);
-  if (it == kShift.end() || value > (1ull << 42) >> it->second)
-    throw CLI::ValidationError("size", text + " is not a size up to 4 TiB");
-  return value << it->second;
+  const auto value = tools::parse_size(text);
+  if (!value) throw CLI::ValidationError("size", text + " is not a size up to 4 TiB");
+  return *value;
 }
 
 std::vector<wcclDataType_t> parse_types(const std::string& text) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
-namespace weft::perf {
+namespace weft::tools {
 namespace {
 
 std::optional<std::string> text(const char* name) {
@@ -82,4 +82,4 @@ Launch find_launch() {
   return launch;
 }
 
-}  // namespace weft::perf
+}  // namespace weft::tools

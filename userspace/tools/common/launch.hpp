@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace weft::perf {
+namespace weft::tools {
 
 inline constexpr std::uint16_t kDefaultPort = 29611;  // of the meeting point, where none is given
 
@@ -22,4 +22,4 @@ Launch find_launch();
 // First host of a Slurm node list: "node[03-05,9],x" gives "node03".
 std::string first_host(const std::string& list);
 
-}  // namespace weft::perf
+}  // namespace weft::tools
