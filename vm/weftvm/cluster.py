@@ -38,7 +38,7 @@ class Cluster:
     Sizes are QEMU's ("1G"), memory is in MiB, times in seconds. `modules` are inserted in order; one named weft.ko
     takes the place of the built driver; driver=False loads none. `allow` holds regular expressions for kernel messages
     that a test provokes. `share` is a folder that every node sees as /share (read-write); by default it ends with the
-    cluster. `nics` is the number of host NICs in each node, `nic_opts` more of their properties; they need the root's stage
+    cluster. `nics` is the number of host NICs in each node, or a list with one for each node, `nic_opts` more of their properties; they need the root's stage
     "peer" (make peer). `sanitize` takes the device and the switch from build/asan. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
     """
 
@@ -50,7 +50,10 @@ class Cluster:
         if layout not in LAYOUTS:
             raise ValueError(f"layout is one of {', '.join(LAYOUTS)}")
         self.size, self.devices, self.ports, self.hbm, self.cpus, self.memory = nodes, devices, ports, hbm, cpus, memory
-        self.nics, self.nic_opts = nics, nic_opts
+        self.nics = [nics] * nodes if isinstance(nics, int) else list(nics)  # of each node
+        if len(self.nics) != nodes:
+            raise ValueError(f"nics is a number, or {nodes} of them")
+        self.nic_opts = nic_opts
         self.kernel, self.modules, self.driver = kernel, [Path(m) for m in modules], driver
         self.qemu_opts = shlex.split(qemu_opts) if isinstance(qemu_opts, str) else list(qemu_opts)
         self.device_opts, self.viommu, self.layout, self.model = device_opts, viommu, layout, model
@@ -248,7 +251,7 @@ class Cluster:
             modules.insert(0, built)
         if self.devices and self.driver and not modules:
             self._say("no driver is built (build/driver/weft.ko): the accelerators stay without one")
-        if self.nics and self.driver and not any(m.name == "efa.ko" for m in modules):
+        if any(self.nics) and self.driver and not any(m.name == "efa.ko" for m in modules):
             if not paths.EFA.exists():
                 raise ValueError("no driver for host NICs is built (build/efa/efa.ko): say make peer")
             modules.append(paths.EFA)
@@ -264,7 +267,7 @@ class Cluster:
         self._firmware = str(paths.FIRMWARE) if paths.FIRMWARE.exists() and self.driver else ""
         self._kernel, self._initrd = self._pick_kernel()
         self._preload = ""
-        if self.devices or self.nics:
+        if self.devices or any(self.nics):
             device = self._tree() / "lib" / "weft-qemu.so"
             if not device.exists():
                 raise ValueError(f"no device is built ({device.relative_to(paths.TOP)}); or say --devices 0 and --nics 0")
@@ -291,7 +294,7 @@ class Cluster:
         program = self._tree() / "bin" / "weft-fabric"
         self._net = None
         if not program.exists():
-            if self.devices or self.nics or self.capture or self.size > 2:
+            if self.devices or any(self.nics) or self.capture or self.size > 2:
                 raise ValueError(f"no switch is built ({program.relative_to(paths.TOP)})")
             return  # two nodes without accelerators reach each other by QEMU's own means
         cmd = ["setpriv", "--pdeathsig", "KILL", str(program), "--weft", str(self.rundir / "weft.sock"),
@@ -325,7 +328,7 @@ class Cluster:
                 device = f"weft,bus=@,id=accel{d},hbm={self.hbm},ports={self.ports},serial=n{rank}d{d}"
             device += f",fabric={self.rundir}/weft.sock"
             functions.append(device + ("," + self.device_opts if self.device_opts else ""))
-        for k in range(self.nics):
+        for k in range(self.nics[rank]):
             nic = f"weft-efa,bus=@,id=nic{k},mac={self.nic_mac(rank, k)},fabric={self.rundir}/weft.sock,serial=n{rank}e{k}"
             functions.append(nic + ("," + self.nic_opts if self.nic_opts else ""))
         if self.layout == "switch" and functions:
