@@ -18,7 +18,7 @@ using tools::interrupted;
 namespace {
 
 constexpr std::size_t kChunk = 4u << 20;         // bytes initialised or read back at a time
-constexpr std::size_t kControlValues = 16;       // of the sums over processes
+constexpr std::size_t kControlValues = 32;       // of the sums over processes
 constexpr std::uint64_t kBatchBelow = 1u << 20;  // smaller sizes: several iterations are enqueued before a wait
 constexpr std::uint32_t kBatch = 8;
 constexpr std::uint64_t kPoison = 0xa5a5a5a5a5a5a5a5ull;
@@ -56,6 +56,7 @@ void Bench::clean() {
     if (local.comm) wcclCommAbort(local.comm);
     local.comm = nullptr;
   }
+  for (Buffer& buffer : buffers_) free(buffer);
   for (Local& local : locals_) {
     for (weft_mem** mem : {&local.send, &local.receive, &local.control}) {
       if (*mem) weft_mem_free(*mem);
@@ -159,6 +160,8 @@ std::string Bench::path() const {
   return wcclPathName(path);
 }
 
+std::string Bench::transport() const { return stats(locals_[0]).transport; }
+
 std::vector<std::string> Bench::paths() const {
   // Pairs of this process's first rank; runs of peers with the same path and reason make one line.
   std::vector<std::string> lines;
@@ -241,6 +244,13 @@ void Bench::barrier() {
   wait();
 }
 
+wcclStats_t Bench::stats(const Local& local) const {
+  wcclStats_t stats{};
+  stats.size = sizeof stats;
+  check(wcclCommStats(local.comm, &stats), local, "statistics");
+  return stats;
+}
+
 Bench::Counts Bench::counts() const {
   Counts c;
   for (const Local& local : locals_) {
@@ -248,14 +258,32 @@ Bench::Counts Bench::counts() const {
     if (weft_counters(local.device, -1, value, WEFT_CTR_COUNT) < 0) throw device_error("counters");
     c.host_payload += value[WEFT_CTR_host_payload_read_bytes] + value[WEFT_CTR_host_payload_write_bytes];
     c.doorbells += value[WEFT_CTR_doorbells];
-    wcclStats_t stats{};
-    stats.size = sizeof stats;
-    check(wcclCommStats(local.comm, &stats), local, "statistics");
-    c.cpu_copies += stats.cpuCopies;
-    for (int p = 0; p < wcclNumPaths; ++p) c.bytes[p] += stats.bytes[p];
+    const wcclStats_t s = stats(local);
+    c.cpu_copies += s.cpuCopies;
+    for (int p = 0; p < wcclNumPaths; ++p) c.bytes[p] += s.bytes[p];
+    c.nic.flushes += s.flushes;
+    c.nic.hits += s.mrHits;
+    c.nic.misses += s.mrMisses;
+    c.nic.evictions += s.mrEvictions;
+    c.nic.invalidations += s.mrInvalidations;
+    c.nic.registrations += s.mrRegistrations;
+    c.nic.registration_ns += s.mrRegistrationNs;
+    c.nic.teardowns += s.mrTeardowns;
+    c.nic.teardown_ns += s.mrTeardownNs;
   }
   return c;
 }
+
+Nic Bench::sum(const Nic& after, const Nic& before) {
+  std::vector<double> values;
+  for (const auto field : Nic::kAll) values.push_back(static_cast<double>(after.*field - before.*field));
+  values = sum(values);
+  Nic out;
+  for (std::size_t i = 0; i < values.size(); ++i) out.*Nic::kAll[i] = static_cast<std::uint64_t>(values[i]);
+  return out;
+}
+
+Nic Bench::nic() { return sum(counts().nic, Nic{}); }
 
 std::vector<double> Bench::sum(const std::vector<double>& values) {
   if (launch_.ranks == 1 || options_.sim) return values;
@@ -299,6 +327,7 @@ void Bench::measure(Row& row) {
   row.count = row.bytes / element;
   row.bytes = row.count * element;
   row.path = path();
+  row.transport = transport();
   if (data && row.count == 0) throw std::runtime_error("the size is smaller than one element");
   const auto initialise = [&] {
     for (const Local& local : locals_) {
@@ -362,6 +391,7 @@ void Bench::measure(Row& row) {
   for (int p = 0; p < wcclNumPaths; ++p) totals.push_back(static_cast<double>(after.bytes[p] - before.bytes[p]));
   totals = sum(totals);
   row.hash = sum(hash);
+  row.nic = sum(after.nic, before.nic);
   row.time_us = totals[0] / (options_.sim ? 1 : launch_.ranks);
   if (data && options_.check) row.wrong = static_cast<std::uint64_t>(totals[1]);
   row.host_dram_bytes = static_cast<std::uint64_t>(totals[2]);

@@ -30,8 +30,13 @@ class Bench {
   bool reports() const { return launch_.rank == 0; }
   std::vector<std::string> paths() const;
   std::string path() const;
+  std::string transport() const;
   // Fills all of `row` but modelled_us; `row` names bytes, type, op and in_place. All ranks call it.
   void measure(Row& row);
+  // The trace that the options name; fills all of `row`. All ranks call it.
+  void trace(TraceRow& row);
+  // Of all ranks, since the communicators' begin. All ranks call it.
+  Nic nic();
   // Ends the communicators in good order; throws when that fails.
   void finish();
   std::uint64_t event_hash() const;
@@ -48,6 +53,12 @@ class Bench {
   struct Counts {
     std::uint64_t host_payload = 0, doorbells = 0, cpu_copies = 0;
     std::uint64_t bytes[wcclNumPaths] = {};
+    Nic nic;
+  };
+  // Memory for a trace's input, and as much again for its result, on each device.
+  struct Buffer {
+    std::uint64_t bytes = 0;
+    std::vector<weft_mem*> mems;
   };
 
   void clean();
@@ -59,6 +70,10 @@ class Bench {
   void wait();
   void barrier();
   Counts counts() const;
+  wcclStats_t stats(const Local& local) const;
+  Nic sum(const Nic& after, const Nic& before);
+  void allocate(Buffer& buffer, const Pattern& pattern);
+  void free(Buffer& buffer);
   // Sums over all processes.
   std::vector<double> sum(const std::vector<double>& values);
   std::uint64_t sum(std::uint64_t value);
@@ -71,6 +86,7 @@ class Bench {
   std::uint64_t buffer_bytes_ = 0;
   bool simulator_ = false, connected_ = false;
   std::vector<Local> locals_;
+  std::vector<Buffer> buffers_;  // of a trace
   std::vector<std::byte> chunk_;
   std::chrono::steady_clock::time_point said_;
 };

@@ -35,8 +35,9 @@ class Model {
             schedule(options, ranks,
                      options.dry ? (options.lanes ? options.lanes : profile_.links) : std::min(options.ports, 4u))) {}
   const ccl::model::Profile& profile() const { return profile_; }
-  ccl::model::Result time(const Row& row) const {
+  ccl::model::Result time(const Row& row, ccl::model::Path path) const {
     ccl::model::Request request;
+    request.path = path;
     request.element_bytes = type_bytes(row.type);
     request.count = row.bytes / request.element_bytes;
     request.in_place = row.in_place;
@@ -47,6 +48,13 @@ class Model {
   ccl::model::Profile profile_;
   std::unique_ptr<ccl::Source> source_;
 };
+
+// By which of the model's paths a row's bytes went.
+ccl::model::Path path_of(const Row& row) {
+  if (row.path == "peer") return ccl::model::Path::kPeer;
+  if (row.path != "staged") return ccl::model::Path::kOnchip;
+  return row.transport == "tcp" ? ccl::model::Path::kStagedTcp : ccl::model::Path::kStagedEfa;
+}
 
 template <class F>
 void for_each_row(const Options& options, F&& visit) {
@@ -82,11 +90,15 @@ int run_dry(const Options& options) {
   for_each_row(options, [&](Row& row) {
     row.count = row.bytes / type_bytes(row.type);
     row.bytes = row.count * type_bytes(row.type);
-    const ccl::model::Result result = model.time(row);
-    row.path = "onchip";
+    const ccl::model::Path path = *ccl::model::find_path(options.path);
+    const ccl::model::Result result = model.time(row, path);
+    row.path = options.path.substr(0, options.path.find('-'));
     row.time_us = result.modelled_us;
     row.modelled_us = result.modelled_us;
-    row.path_bytes[wcclPathOnchip] = result.usage.rdma_bytes;
+    const wcclPath_t number = path == ccl::model::Path::kOnchip ? wcclPathOnchip
+                              : path == ccl::model::Path::kPeer ? wcclPathPeer
+                                                                : wcclPathStaged;
+    row.path_bytes[number] = result.usage.rdma_bytes + result.usage.nic_bytes;
     set_bandwidth(row, options.collective, options.ranks);
     print_line(options, row, nullptr);
     summary.rows.push_back(row);
@@ -112,22 +124,31 @@ int run(const Options& options) {
     summary.profile_text = model->profile().text;
   }
   summary.paths = bench.paths();
+  if (!options.trace.empty()) {
+    TraceRow& trace = summary.traces.emplace_back();
+    bench.trace(trace);
+    bench.finish();
+    if (reports) print_trace(trace);
+    const int code = save(options, summary);
+    return total_wrong(summary) ? 1 : code;
+  }
   if (reports) print_header(options, summary);
   for_each_row(options, [&](Row row) {
     Row in = row;
     in.in_place = true;
     bench.measure(row);
-    if (model) row.modelled_us = model->time(row).modelled_us;
+    if (model) row.modelled_us = model->time(row, path_of(row)).modelled_us;
     summary.rows.push_back(row);
     // A send and a receive of the same memory at once have no meaning, and a barrier has no memory.
-    const bool twice = options.collective == Collective::kAllReduce;
+    const bool twice = options.in_place && options.collective == Collective::kAllReduce;
     if (twice) {
       bench.measure(in);
-      if (model) in.modelled_us = model->time(in).modelled_us;
+      if (model) in.modelled_us = model->time(in, path_of(in)).modelled_us;
       summary.rows.push_back(in);
     }
     if (reports) print_line(options, row, twice ? &in : nullptr);
   });
+  summary.nic = bench.nic();
   bench.finish();
   if (options.sim) summary.event_hash = bench.event_hash();
   if (reports) print_trailer(options, summary);

@@ -78,6 +78,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       ->capture_default_str();
   app.add_option("-R,--local_register", local_register, "accepted: wccl finds the region of a buffer by itself")
       ->check(CLI::Range(0, 2));
+  app.add_flag("!--no-in-place", o.in_place, "measure out of place only");
   app.add_option("-T,--timeout", o.timeout_s, "limit of each wait, seconds (default: WCCL_TIMEOUT, else 30)")
       ->check(CLI::Range(1.0, 86400.0));
   app.add_option("-J,--json", o.json, "write the rows to this file");
@@ -94,8 +95,16 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   app.add_option("--event-log", o.event_log, "write the event log here (--sim)")->needs(sim);
   app.add_option("--capture", o.capture, "write the frames here, pcapng (--sim)")->needs(sim);
   app.add_option("--firmware", o.firmware, "image for the device's core (--sim; default: compiled in)")->needs(sim);
+  app.add_option(
+         "--trace", o.trace,
+         "all-reduces on buffers that come and go, to see what registrations cost: training (40 buffers a step, "
+         "-n steps, one in five reallocated every fourth step) or loop (one of 64 KiB, -n times)")
+      ->check(CLI::IsMember({"training", "loop"}));
   auto* model = app.add_option("--model", o.model, "profile of the time model: a name (gaudi2, dl1, weft) or a file");
   app.add_flag("--dry", o.dry, "model only: no devices")->needs(model);
+  auto* path = app.add_option("--path", o.path, "how the bytes go (--dry; without it, set WCCL_PATH)")
+                   ->check(CLI::IsMember({"onchip", "peer", "staged-efa", "staged-tcp"}))
+                   ->capture_default_str();
   app.add_option("--lanes", o.lanes, "lanes (--dry; default: the profile's links)")->check(CLI::Range(1, 24));
   try {
     app.parse(argc, argv);
@@ -132,6 +141,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       }
     }
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("-e", "is below -b: there is nothing to do");
+    if (!path->empty() && !o.dry) throw CLI::ValidationError("--path", "is of --dry; else WCCL_PATH chooses");
+    if (o.dry && !o.trace.empty()) throw CLI::ValidationError("--trace", "needs devices, --dry has none");
     if (o.sim && o.dry) throw CLI::ValidationError("--dry", "runs no devices, --sim does");
     if (o.sim && o.ranks > 256) throw CLI::ValidationError("--ranks", "the simulator has at most 256 devices");
   } catch (const CLI::ParseError& error) {

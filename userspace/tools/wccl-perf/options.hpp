@@ -18,6 +18,7 @@ struct Options {
   std::uint32_t devices = 1;  // of this process
   std::uint32_t iterations = 20, warmup = 5;
   bool check = true;
+  bool in_place = true;  // also
   Collective collective = Collective::kAllReduce;
   std::vector<wcclRedOp_t> ops{wcclSum};
   std::vector<wcclDataType_t> types{wcclFloat32};
@@ -34,7 +35,10 @@ struct Options {
   std::uint64_t hbm = 0;  // 0: as much as is needed
   std::string event_log, capture, firmware;
 
+  std::string trace;  // "training", "loop" or none
+
   std::string model;
+  std::string path = "onchip";  // of --dry
   bool dry = false;
   std::uint32_t lanes = 0;
 

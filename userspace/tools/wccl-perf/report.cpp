@@ -46,6 +46,33 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
+double each_us(std::uint64_t ns, std::uint64_t count) {
+  return count ? static_cast<double>(ns) / 1e3 / static_cast<double>(count) : 0;
+}
+
+nlohmann::ordered_json as_json(const Nic& nic) {
+  return {{"hits", nic.hits},
+          {"misses", nic.misses},
+          {"evictions", nic.evictions},
+          {"invalidations", nic.invalidations},
+          {"registrations", nic.registrations},
+          {"registration_us", static_cast<double>(nic.registration_ns) / 1e3},
+          {"teardowns", nic.teardowns},
+          {"teardown_us", static_cast<double>(nic.teardown_ns) / 1e3}};
+}
+
+nlohmann::ordered_json number_or_null(const std::optional<std::uint64_t>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+void print_registrations(const Nic& nic) {
+  std::printf("# registrations        : %" PRIu64 " of %.1f us, %" PRIu64 " torn down, of %.1f us\n", nic.registrations,
+              each_us(nic.registration_ns, nic.registrations), nic.teardowns, each_us(nic.teardown_ns, nic.teardowns));
+  std::printf("# registration cache   : %" PRIu64 " hits, %" PRIu64 " misses, %" PRIu64 " evictions, %" PRIu64
+              " invalidations\n",
+              nic.hits, nic.misses, nic.evictions, nic.invalidations);
+}
+
 }  // namespace
 
 void set_bandwidth(Row& row, Collective collective, std::uint32_t ranks) {
@@ -82,8 +109,20 @@ void print_line(const Options& o, const Row& out, const Row* in) {
   std::fflush(stdout);
 }
 
+void print_trace(const TraceRow& t) {
+  std::printf("# trace %s: buffers %u, steps %u, reallocations %u, all-reduces %" PRIu64 ", bytes %" PRIu64 "\n",
+              t.name.c_str(), t.buffers, t.steps, t.reallocations, t.collectives, t.bytes);
+  std::printf("# path                 : %s over %s\n", t.path.c_str(), t.transport.c_str());
+  std::printf("# time                 : %.0f us, %.1f us an all-reduce\n", t.time_us,
+              t.collectives ? t.time_us / static_cast<double>(t.collectives) : 0);
+  print_registrations(t.nic);
+  std::printf("# wrong elements       : %s\n", t.wrong ? std::to_string(*t.wrong).c_str() : "NOT CHECKED");
+  std::fflush(stdout);
+}
+
 std::uint64_t total_wrong(const Summary& s) {
   std::uint64_t sum = 0;
+  for (const TraceRow& trace : s.traces) sum += trace.wrong.value_or(0);
   for (const Row& row : s.rows) sum += row.wrong.value_or(0);
   return sum;
 }
@@ -111,6 +150,14 @@ void print_trailer(const Options& o, const Summary& s) {
     std::printf("# bytes by path        : onchip %" PRIu64 ", peer %" PRIu64 ", staged %" PRIu64
                 " (timed, all ranks)\n",
                 bytes[wcclPathOnchip], bytes[wcclPathPeer], bytes[wcclPathStaged]);
+    if (!s.rows.empty() && !s.rows[0].transport.empty()) {
+      std::printf("# transport            : %s\n", s.rows[0].transport.c_str());
+    }
+    if (s.nic.registrations || s.nic.flushes) {
+      print_registrations(s.nic);
+      std::printf("# flushes              : %" PRIu64 " (all of the run, all ranks, as the two lines above)\n",
+                  s.nic.flushes);
+    }
     std::printf("# host_dram_bytes      : %" PRIu64 "\n# cpu_copies           : %" PRIu64 "\n", dram, copies);
     if (!s.rows.empty()) {
       std::printf("# doorbells            : %g%s a collective a rank\n", most,
@@ -138,11 +185,12 @@ bool write_json(const Options& o, const Summary& s, std::string& error) {
   for (const Row& row : s.rows) {
     nlohmann::ordered_json r;
     r["path"] = row.path;
+    r["transport"] = row.transport;
     r["bytes"] = row.bytes;
     r["time_us"] = row.time_us;
     r["algbw_GBps"] = row.algbw;
     r["busbw_GBps"] = row.busbw;
-    r["wrong"] = row.wrong ? nlohmann::ordered_json(*row.wrong) : nlohmann::ordered_json(nullptr);
+    r["wrong"] = number_or_null(row.wrong);
     r["host_dram_bytes"] = row.host_dram_bytes;
     r["cpu_copies"] = row.cpu_copies;
     r["modelled_us"] = row.modelled_us ? nlohmann::ordered_json(*row.modelled_us) : nlohmann::ordered_json(nullptr);
@@ -157,9 +205,25 @@ bool write_json(const Options& o, const Summary& s, std::string& error) {
     r["path_bytes"] = {{"onchip", row.path_bytes[wcclPathOnchip]},
                        {"peer", row.path_bytes[wcclPathPeer]},
                        {"staged", row.path_bytes[wcclPathStaged]}};
+    r["flushes"] = row.nic.flushes;
+    r["registrations"] = as_json(row.nic);
     r["hash"] = hex(row.hash);
     rows.push_back(std::move(r));
   }
+  for (const TraceRow& t : s.traces) {
+    rows.push_back({{"trace", t.name},
+                    {"path", t.path},
+                    {"transport", t.transport},
+                    {"buffers", t.buffers},
+                    {"steps", t.steps},
+                    {"reallocations", t.reallocations},
+                    {"collectives", t.collectives},
+                    {"bytes", t.bytes},
+                    {"time_us", t.time_us},
+                    {"wrong", number_or_null(t.wrong)},
+                    {"registrations", as_json(t.nic)}});
+  }
+  json["registrations"] = as_json(s.nic);
   std::ofstream file(o.json, std::ios::trunc);
   file << json.dump(2) << '\n';
   file.close();
