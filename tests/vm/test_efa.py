@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from weftvm import Cluster, paths
+from weftvm import Cluster, pair, paths
 
 LIMIT = 120  # seconds for a pair of programs; they take about one
 c = None
@@ -37,19 +37,11 @@ class Efa(unittest.TestCase):
     def pair(self, command, nodes=(0, 1), options=("-p", "-p")):
         """Run COMMAND on the first node and COMMAND ADDRESS on the second; what each said."""
         Efa.port += 1
-        listening = f"/share/listening-{self.port}"
-        command = f"timeout {LIMIT} {command}"
-        server = (f"( until ss -ltnH | grep -q ':{self.port} '; do sleep 0.1; done; touch {listening} ) & "
-                  f"{command} {options[0]} {self.port}")
-        client = (f"until [ -e {listening} ]; do sleep 0.1; done; "
-                  f"{command} {options[1]} {self.port} {c.addresses[nodes[0]]}")
-        if nodes[0] == nodes[1]:
-            both = (f"({server}) >/tmp/server 2>&1 & {{ {client}; }} >/tmp/client 2>&1; r=$?; wait $! || r=$?; "
-                    "cat /tmp/client; echo; echo ---; cat /tmp/server; exit $r")
-            client, _, server = self.ok(c.run(nodes[0], both, LIMIT + 10)).partition("\n---\n")
-            return server, client
-        results = c.run_all(f"if [ $WEFT_RANK = {nodes[0]} ]; then {server}; else {client}; fi", LIMIT + 10)
-        return tuple(self.ok(results[n]) for n in nodes)
+        sides = pair.run(c, f"{command} {options[0]} {self.port}", f"{command} {options[1]} {self.port} {c.addresses[nodes[0]]}",
+                         self.port, nodes, LIMIT)
+        for side in sides:
+            self.assertTrue(side.rc == 0 and not side.problems, f"{side.rc}\n{side.text}\n{side.problems}")
+        return tuple(side.text for side in sides)
 
     def counters(self, node):
         out = self.ok(c.run(node, "cd /sys/class/infiniband/efa_0/ports/1/hw_counters; grep -H . *"))
