@@ -104,19 +104,25 @@ class DeadPeer(TwoNodes):
                     self.assertNotIn("wccl-perf", text)
                 self.works()
 
-    def unbind(self, driver):
-        """Take the driver away under the run on node 1 and give it back."""
-        strike = (f"cd /sys/bus/pci/drivers/{driver} && for d in 0000:*; do b=$d; done && "
-                  "echo $b > unbind && echo $b > bind && echo rebound $b >&2")
-        results = self.end(prefix=f"sh -c '(sleep 8; {strike}) & exec \"$@\"' -")
-        self.assertIn("rebound 0000:", results[1].err)
+    def unbind(self, driver, prefix=""):
+        """Take the driver away under the run on node 1; it binds again when nobody holds HBM of before any more."""
+        where = f"/sys/bus/pci/drivers/{driver}"
+        device = self.cluster.run(1, f"cd {where} && echo 0000:*").out.strip()
+        self.assertRegex(device, r"^0000:\S+$")
+        bound = f"{where}/{device}/uevent"
+        self.end(prefix=f"{prefix} sh -c '(sleep 8; echo {device} > {where}/unbind) & exec \"$@\"' -")
+        gone = self.cluster.run(1, f"for i in $(seq 40); do [ -e {bound} ] || exit 0; sleep 0.5; done; exit 1", 60)
+        self.assertTrue(gone.ok, f"{driver} is still bound")
+        again = self.cluster.run(1, f"for i in $(seq 40); do echo {device} > {where}/bind && exit 0; sleep 0.5; done; exit 1", 60)
+        self.assertTrue(again.ok, again.err)
         self.works()
-
-    def test_unbind_nic(self):
-        self.unbind("efa")
 
     def test_unbind_accelerator(self):
         self.unbind("weft")
+
+    def test_unbind_nic(self):
+        """The kernel waits for the NIC's users, as it does for any RDMA device that cannot disown them: they go on until they end."""
+        self.unbind("efa", prefix="timeout -s KILL 14")
 
 
 class Variant(TwoNodes):
@@ -124,13 +130,13 @@ class Variant(TwoNodes):
     path = "peer"
 
     def wrong(self, variant):
-        """Wrong elements of an all-reduce by libwccl with that defect."""
+        """Wrong elements of some all-reduces by libwccl with that defect."""
         libraries = f"{VARIANTS}/{variant}:{paths.LIB}"
-        results = self.cluster.run_all(f"exec {BIN}/weft-ccltest account {8 << 20} 1", 240,
+        results = self.cluster.run_all(f"exec {BIN}/weft-ccltest check {4 << 20} 16", 240,
                                        env={"WCCL_PATH": self.path, "LD_LIBRARY_PATH": libraries})
         for result in results:
             self.assertEqual(result.rc, 0, result.out + result.err)
-        return sum(json.loads(result.out)["wrong"] for result in results)
+        return sum(int(result.out) for result in results)
 
 
 class Spray(Variant):
@@ -138,7 +144,7 @@ class Spray(Variant):
     options = {**NODE, "nic_opts": "spray=on"}
 
     def setUp(self):
-        self.cluster.switch("plan loss=0.01 reorder=0.05 seed=11")
+        self.cluster.switch("plan loss=0.02 reorder=0.1 seed=11")
         self.addCleanup(self.cluster.switch, "plan")
 
     def test_exact(self):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // weft-ccltest: one rank of a node.
 //   account BYTES ROUNDS   all-reduces; prints, as JSON, what was moved by whom, and what of the accelerator is mapped
+//   check BYTES ROUNDS     all-reduces; prints how many elements were wrong in all of them
 //   free BYTES             frees a buffer under a running all-reduce; then a new communicator must work
 #include <dirent.h>
 
@@ -170,6 +171,19 @@ int account(std::uint64_t bytes, int rounds) {
   return 0;
 }
 
+int check(std::uint64_t bytes, int rounds) {
+  Rank rank(bytes);
+  rank.connect(0);
+  std::uint64_t wrong = 0;
+  for (int i = 0; i < rounds; ++i) {
+    need(rank.reduce() == wcclSuccess && rank.wait() == wcclSuccess, rank.error());
+    wrong += rank.wrong();
+  }
+  std::printf("%" PRIu64 "\n", wrong);
+  rank.barrier();
+  return 0;
+}
+
 int free_under_way(std::uint64_t bytes) {
   Rank rank(bytes);
   rank.connect(0);
@@ -198,8 +212,11 @@ int main(int argc, char** argv) {
     if (argc == 4 && !std::strcmp(argv[1], "account")) {
       return account(std::strtoull(argv[2], nullptr, 0), std::atoi(argv[3]));
     }
+    if (argc == 4 && !std::strcmp(argv[1], "check")) {
+      return check(std::strtoull(argv[2], nullptr, 0), std::atoi(argv[3]));
+    }
     if (argc == 3 && !std::strcmp(argv[1], "free")) return free_under_way(std::strtoull(argv[2], nullptr, 0));
-    std::fprintf(stderr, "usage: weft-ccltest account BYTES ROUNDS | free BYTES\n");
+    std::fprintf(stderr, "usage: weft-ccltest account|check BYTES ROUNDS | free BYTES\n");
     return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "weft-ccltest: %s\n", error.what());

@@ -644,8 +644,8 @@ void Communicator::look_for_failure(int wait_error, const weft_failure& failure)
         ": " + weft_error_text(failure.error);
   } else {
     const char* text = weft_last_error();
-    note.text =
-        "the device of rank " + std::to_string(rank_) + " failed: " + (text ? text : std::strerror(-wait_error));
+    note.text = "the device of rank " + std::to_string(rank_) +
+                " failed: " + (text && *text ? text : std::strerror(-wait_error));
   }
   fail(note, wcclUnhandledDeviceError);
   tell(note);
