@@ -2,13 +2,14 @@
 # The user's entry. Everything runs in one Debian 13 root that the first target makes (see vm/README.md).
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build peer demo check interop shell refresh clean clean-cache
+.PHONY: help setup build peer demo check bench interop shell refresh clean clean-cache
 # Each target is one process tree that one Ctrl-C ends; steps inside it run in parallel as they can.
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo         build everything, boot two nodes, run a verified all-reduce over their on-chip NICs'
 	@echo 'make check        what every change must pass: unit, sim and vm tests, style'
+	@echo 'make bench        all paths side by side in two nodes, the registration cache, the modelled ratio (build/bench.json, .svg)'
 	@echo 'make interop      the host NIC under other software: rdma-core, libfabric, perftest, fabtests (build/interop.json)'
 	@echo 'make shell        boot a node with an accelerator and give a root shell in it'
 	@echo 'make build        build programs, device, firmware and driver into build/'
@@ -39,6 +40,10 @@ check:
 	@vm/setup check >/dev/null
 	@vm/build check
 	@exec vm/weft-vm check $(TESTS)
+
+# BENCH='--quick' takes a few minutes, BENCH='--rounds N --max SIZE' as long as you like.
+bench: peer
+	@exec vm/weft-vm bench $(BENCH)
 
 # TESTS='rdma-core/ fi_rdm_pingpong' runs what matches only.
 interop:

@@ -218,7 +218,7 @@ def shell(args):
 
 def main():
     parser = argparse.ArgumentParser(prog="weft-vm", description="Boots nodes with emulated accelerators.")
-    sub = parser.add_subparsers(dest="what", required=True, metavar="run|shell|demo|check|interop")
+    sub = parser.add_subparsers(dest="what", required=True, metavar="run|shell|demo|check|bench|interop")
     p = sub.add_parser("run", help="boot nodes and run a command in each",
                        usage="weft-vm run [options] -- COMMAND", description="""Boots the nodes, runs COMMAND in each with
                        WEFT_RANK, WEFT_SIZE, WEFT_ADDR, WEFT_ADDRS and WEFT_ACCEL in its environment, in /share, and returns
@@ -233,6 +233,7 @@ def main():
     options(p, 1)
     sub.add_parser("demo", help="what `make demo` shows", add_help=False)
     sub.add_parser("check", help="what `make check` runs", add_help=False)
+    sub.add_parser("bench", help="what `make bench` runs", add_help=False)
     sub.add_parser("interop", help="what `make interop` runs", add_help=False)
     args, rest = parser.parse_known_args()
     if getattr(args, "command", None) and args.command[0] == "--":
@@ -240,7 +241,7 @@ def main():
     # Ctrl-C and a polite kill alike: unwind, so that what we started ends. (In the root the namespace sees to it anyway.)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        if args.what in ("demo", "check", "interop"):
+        if args.what in ("demo", "check", "bench", "interop"):
             try:
                 module = importlib.import_module(f".{args.what}", __package__)
             except ModuleNotFoundError as e:

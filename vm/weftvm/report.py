@@ -6,8 +6,8 @@ import re
 from xml.etree import ElementTree
 
 
-def write_json(path, command, accel, rows):
-    _write(path, json.dumps({"schema": 1, "command": command, "accel": accel, "rows": rows}, indent=1) + "\n")
+def write_json(path, command, accel, rows, **more):
+    _write(path, json.dumps({"schema": 1, "command": command, "accel": accel, **more, "rows": rows}, indent=1) + "\n")
 
 
 def write_junit(path, suite, cases):
