@@ -272,6 +272,20 @@ def style(tally, patterns):
                     bad.append(r.stderr)
         return ("failed", "".join(bad)) if bad else ("passed", "")
 
+    def layers():
+        """Only the OFI wrapper knows libfabric; nothing that programs link brings it, or libibverbs, along (README of userspace/ofi)."""
+        bad = [f"{name} includes rdma/*.h" for name in _sources(".c", ".h", ".cpp", ".hpp")
+               if name.startswith(("userspace/", "qemu-device/", "firmware/")) and not name.startswith("userspace/ofi/")
+               and re.search(r"^#include <rdma/", (paths.TOP / name).read_text(errors="replace"), re.M)]
+        for library in ("libweft.so", "libwccl.so"):
+            file = paths.BUILD / "weft" / "lib" / library
+            linked = subprocess.run(["ldd", str(file)], capture_output=True, text=True)
+            if linked.returncode:
+                bad.append(linked.stderr)
+            bad += [f"{library} links {line.strip()}" for line in linked.stdout.splitlines() if re.search("libfabric|libibverbs|libefa|not found", line)]
+        return ("failed", "\n".join(bad)) if bad else ("passed", "")
+
+    case("layers", layers)
     case("clang-format", formatted)
     case("sparse", sparse)
     case("python", python)
