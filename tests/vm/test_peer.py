@@ -125,6 +125,29 @@ class DeadPeer(TwoNodes):
         self.unbind("efa", prefix="timeout -s KILL 14")
 
 
+class ResetUnderLoad(TwoNodes):
+    """A function-level reset under the run; the driver is bound anew afterwards, as an administrator would."""
+    # efa.ko is not told of a reset: it waits for its first command, then gives the device up, and the kernel complains that
+    # objects of the process could not be destroyed one by one. They are gone with the device's state.
+    options = {**NODE, "allow": (r"drivers/infiniband/core/(rdma_core|restrack)\.c",)}
+    path = "peer"
+
+    def reset(self, driver):
+        where = f"/sys/bus/pci/drivers/{driver}"
+        device = self.cluster.run(1, f"cd {where} && echo 0000:*").out.strip()
+        self.end(prefix=f"sh -c '(sleep 8; echo 1 > {where}/{device}/reset) & exec \"$@\"' -")
+        again = self.cluster.run(1, f"echo {device} > {where}/unbind; for i in $(seq 40); do echo {device} > {where}/bind && exit 0; "
+                                    "sleep 0.5; done; exit 1", 120)
+        self.assertTrue(again.ok, again.err + "\n".join(again.problems))
+        self.works()
+
+    def test_accelerator(self):
+        self.reset("weft")
+
+    def test_nic(self):
+        self.reset("efa")
+
+
 class Variant(TwoNodes):
     """What holds with wccl as it is, and fails with a defect planted in it."""
     path = "peer"
