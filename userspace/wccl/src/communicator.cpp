@@ -25,7 +25,9 @@ namespace {
 // A wait is cut into pieces between which we look whether somebody else reported a failure.
 constexpr std::int64_t kWaitPiece = 100'000'000;  // ns
 constexpr std::uint32_t kFullSlotRanks = 8;       // more ranks: smaller slots for peers that are not neighbours
-constexpr std::uint32_t kArrivalsMax = 16384;     // immediates of peers that a NIC's queue is asked to hold
+// As in Gaudi's HCL (HCL_SLICE_SIZE, HCL_GDR_SLICE_SIZE): a NIC that serves HBM itself works on larger pieces.
+constexpr std::uint32_t kSlotBytes = 512 * 1024, kPeerSlotBytes = 1024 * 1024;
+constexpr std::uint32_t kArrivalsMax = 16384;  // immediates of peers that a NIC's queue is asked to hold
 
 // Before each offer of a connection's end.
 struct OfferHead {
@@ -196,7 +198,8 @@ Bytes Communicator::hello() const {
 
 PathSearch Communicator::settle(const std::vector<Bytes>& hellos) {
   std::vector<Wish> wishes;
-  onchip_lanes_ = slots_ = slot_bytes_ = entries_ = UINT32_MAX;
+  onchip_lanes_ = slots_ = entries_ = UINT32_MAX;
+  asked_slot_bytes_ = 0;
   std::string algorithm;
   for (std::uint32_t rank = 0; rank < hellos.size(); ++rank) {
     std::size_t at = 0;
@@ -216,7 +219,9 @@ PathSearch Communicator::settle(const std::vector<Bytes>& hellos) {
       throw Failure(wcclInvalidUsage, who + " has another WCCL_ALGO than rank 0", static_cast<int>(rank));
     onchip_lanes_ = std::min(onchip_lanes_, std::max(hello.lanes, 1u));
     slots_ = std::min(slots_, hello.slots);
-    slot_bytes_ = std::min(slot_bytes_, hello.slot_bytes);
+    if (hello.slot_bytes && (!asked_slot_bytes_ || hello.slot_bytes < asked_slot_bytes_)) {
+      asked_slot_bytes_ = hello.slot_bytes;
+    }
     entries_ = std::min(entries_, hello.entries);
   }
   return PathSearch(std::move(wishes));
@@ -225,6 +230,7 @@ PathSearch Communicator::settle(const std::vector<Bytes>& hellos) {
 std::string Communicator::prepare(const Way& way) {
   executor_.reset();
   const Settings& s = options_.settings;
+  slot_bytes_ = asked_slot_bytes_ ? asked_slot_bytes_ : way.path == wcclPathPeer ? kPeerSlotBytes : kSlotBytes;
   const ExecutorSetup common{options_.device, rank_, slots_, entries_, std::chrono::nanoseconds(s.timeout).count()};
   if (way.path == wcclPathOnchip) {
     lanes_ = onchip_lanes_;

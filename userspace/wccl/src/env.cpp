@@ -41,7 +41,8 @@ std::uint64_t env_number(const char* name, std::uint64_t fallback, std::uint64_t
 Settings Settings::from_environment() {
   Settings s;
   s.timeout = std::chrono::milliseconds(env_number("WCCL_TIMEOUT", 30, 1, 86400) * 1000);
-  s.slot_bytes = static_cast<std::uint32_t>(env_number("WCCL_BUFFSIZE", s.slot_bytes, 4096, 64u << 20));
+  if (env_text("WCCL_BUFFSIZE"))
+    s.slot_bytes = static_cast<std::uint32_t>(env_number("WCCL_BUFFSIZE", 0, 4096, 64u << 20));
   s.slot_bytes = (s.slot_bytes + 4095) / 4096 * 4096;
   s.slots = static_cast<std::uint32_t>(env_number("WCCL_SLOTS", s.slots, 1, 64));
   s.queue_entries = static_cast<std::uint32_t>(env_number("WCCL_QUEUE_ENTRIES", s.queue_entries, 64, 65536));

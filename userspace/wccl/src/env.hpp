@@ -18,7 +18,7 @@ std::uint64_t env_number(const char* name, std::uint64_t fallback, std::uint64_t
 struct Settings {
   std::chrono::milliseconds timeout{30000};
   wcclPath_t path = wcclPathAuto;
-  std::uint32_t slot_bytes = 512 * 1024;
+  std::uint32_t slot_bytes = 0;  // 0: what suits the path
   std::uint32_t slots = 4;
   std::uint32_t queue_entries = 65536;
   std::uint32_t lanes = 0;                      // 0: one a port, at most 4

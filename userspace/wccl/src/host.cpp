@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -237,6 +238,7 @@ Executor::Submit HostExecutor::submit(const Work& work) {
 // ---- the progress thread -------------------------------------------------------------------------------------------
 
 void HostExecutor::run() {
+  prctl(PR_SET_TIMERSLACK, 1000);  // ns: naps are short
   std::unique_lock lock(mutex_);
   for (unsigned turn = 0; !stop_; ++turn) {
     bool moved = poll_nic();
@@ -546,7 +548,7 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
     lock.lock();
     return;
   }
-  const microseconds nap(std::min(turn * 5, 500u));
+  const microseconds nap(std::min(10 + turn * 5, 300u));
   if (on_device_ == 0 || device_error_) {
     work_.wait_for(lock, nap);
     return;
