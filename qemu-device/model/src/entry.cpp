@@ -1,67 +1,18 @@
 // SPDX-License-Identifier: MIT
 // The accelerator behind the model ABI.
-#include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <exception>
-#include <memory>
-#include <new>
-
 #include "device.hpp"
-#include "weft/abi/model.h"
+#include "weft/abi/model.hpp"
 
 namespace weft::model {
-
 namespace {
 
-Device& device(void* model) { return *static_cast<Device*>(model); }
-
-int create(const weft_abi_host* host, const weft_abi_config* config, void** model, char* message, std::size_t room) {
-  try {
-    const DeviceParts parts{make_nic, boot_image, boot_native};
-    *model = std::make_unique<Device>(*host, parse_options(*config), parts).release();
-    return 0;
-  } catch (const std::bad_alloc&) {
-    if (message && room) std::snprintf(message, room, "not enough memory for the device's tables");
-    return -ENOMEM;
-  } catch (const std::exception& error) {
-    if (message && room) std::snprintf(message, room, "%s", error.what());
-    return -EINVAL;
-  }
+std::unique_ptr<Device> make(const weft_abi_host& host, const weft_abi_config& config) {
+  return std::make_unique<Device>(host, parse_options(config), DeviceParts{make_nic, boot_image, boot_native});
 }
 
-constexpr weft_abi_model kModel = {
-    .size = sizeof(weft_abi_model),
-    .version = WEFT_ABI_VERSION,
-    .create = create,
-    .destroy = [](void* model) { std::unique_ptr<Device>(static_cast<Device*>(model)); },
-    .info = [](void* model, weft_abi_info* info) { device(model).info(*info); },
-    .attach_ram = [](void* model, std::uint32_t bar, void* base,
-                     std::uint64_t bytes) { return device(model).attach_ram(bar, base, bytes); },
-    .region_read = [](void* model, std::uint32_t bar, std::uint64_t offset,
-                      std::uint32_t bytes) { return device(model).region_read(bar, offset, bytes); },
-    .region_write = [](void* model, std::uint32_t bar, std::uint64_t offset, std::uint64_t value,
-                       std::uint32_t bytes) { device(model).region_write(bar, offset, value, bytes); },
-    // Bus memory is reached through the host's calls only, so there is nothing to note.
-    .dma_map = [](void*, std::uint64_t, std::uint64_t, void*) {},
-    .dma_unmap = [](void*, std::uint64_t, std::uint64_t) {},
-    .reset = [](void* model, weft_abi_reset kind) { return device(model).reset(kind); },
-    .quiesce = [](void* model) { return device(model).quiesce(); },
-    .resume = [](void* model) { return device(model).resume(); },
-    .link_receive =
-        [](void* model, std::uint32_t link, std::uint32_t cls, const void* frame, std::size_t bytes) {
-          return device(model).link_receive(link, cls, {static_cast<const std::byte*>(frame), bytes});
-        },
-    .link_ready = [](void* model, std::uint32_t link, std::uint32_t cls) { device(model).link_ready(link, cls); },
-    // The NIC has no pause of its own: a paused link gives no credit, and link_ready() ends that.
-    .link_pause = [](void*, std::uint32_t, std::uint32_t, int) {},
-    .link_state = [](void* model, std::uint32_t link, int up) { device(model).link_state(link, up != 0); },
-    .step = [](void* model, std::uint32_t budget) { return device(model).step(budget); },
-    .fault = nullptr,
-};
+constexpr weft_abi_model kModel = abi::model_of<Device, make>();
 
 }  // namespace
-
 }  // namespace weft::model
 
 extern "C" __attribute__((visibility("default"))) const weft_abi_model* weft_model_entry(std::uint32_t version) {
