@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: MIT
 """A server and its client: one in each of two nodes, or both in one."""
+import re
 from dataclasses import dataclass
+
+# perftest calibrates its clock first; on a busy machine it says this and gives no report. No fault of what is under test.
+BUSY = re.compile(r"^ ?Correlation coefficient r\^2: ", re.M)
+TRIES = 8
 
 GRACE = 2  # seconds that a server may go on once its client failed
 
@@ -29,8 +34,16 @@ class Side:
 def run(cluster, server, client, port, nodes=(0, 1), limit=120):
     """Run the shell line `server` on nodes[0] and, once it listens on TCP `port`, `client` on nodes[1].
 
-    `limit` in seconds is each one's. Returns a Side for each.
+    `limit` in seconds is each one's. Returns a Side for each. A pair that found the machine too busy to measure is run again.
     """
+    for _ in range(TRIES):
+        sides = _once(cluster, server, client, port, nodes, limit)
+        if not any(BUSY.search(side.text) for side in sides) or any(side.problems for side in sides):
+            break
+    return sides
+
+
+def _once(cluster, server, client, port, nodes, limit):
     global _serial
     _serial += 1
     words = {"port": port, "mark": f"/share/pair-{_serial}", "kill_late": f"timeout -k 5 {limit}", "grace": GRACE}
