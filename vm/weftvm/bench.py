@@ -18,11 +18,12 @@ CHART = paths.BUILD / "bench.svg"
 SURFACE = paths.BUILD / "bench-surface.svg"
 MODEL = "weft"  # profile of modelled_us
 SURFACE_MODEL = "dl1"
-PATHS = {  # what is asked for, and the transport that has to come of it
-    "onchip": ({"WCCL_PATH": "onchip"}, None),
-    "peer": ({"WCCL_PATH": "peer"}, None),
-    "staged-efa": ({"WCCL_PATH": "staged", "WCCL_STAGED_OVER": "efa"}, None),
-    "staged-tcp": ({"WCCL_PATH": "staged", "WCCL_STAGED_OVER": "tcp"}, "tcp"),
+NIC = ("efa-direct", "efa")
+PATHS = {  # what is asked for, and what may carry it
+    "onchip": ({"WCCL_PATH": "onchip"}, ("roce",)),
+    "peer": ({"WCCL_PATH": "peer"}, NIC),
+    "staged-efa": ({"WCCL_PATH": "staged", "WCCL_STAGED_OVER": "efa"}, NIC),
+    "staged-tcp": ({"WCCL_PATH": "staged", "WCCL_STAGED_OVER": "tcp"}, ("tcp",)),
 }
 # Runs of wccl-perf: sizes, factor, iterations, warm-up. Every size of a run is measured on every path before the next run begins.
 GROUPS = [(4 << 10, 256 << 10, 4, 20, 3), (1 << 20, 4 << 20, 4, 5, 1), (32 << 20, 32 << 20, 2, 2, 1), (256 << 20, 256 << 20, 2, 1, 1)]
@@ -92,14 +93,15 @@ def measure(cluster, chosen, rounds):
     samples = {}
     for number in range(rounds):
         for low, high, factor, iterations, warmup in chosen:
-            for name, (env, transport) in PATHS.items():
+            for name, (env, transports) in PATHS.items():
                 rows = perf(cluster, f"-b {low} -e {high} -f {factor} -n {iterations} -w {warmup} --no-in-place --model {MODEL}", env)
                 for row in rows:
-                    if transport and row["transport"] != transport:
+                    if row["transport"] not in transports:
                         raise Failed(f"{name} was carried by {row['transport']}")
-                    staged = name.startswith("staged")
-                    if staged != (row["host_dram_bytes"] > 0):
-                        raise Failed(f"{name}: {row['host_dram_bytes']} payload bytes went by host DRAM")
+                    # What the ranks send, 2 (n - 1) times the data, goes from one device into host DRAM and into the next out of it.
+                    sent = 2 * (row["ranks"] - 1) * row["bytes"] * row["iterations"]
+                    if row["host_dram_bytes"] != (2 * sent if name.startswith("staged") else 0):
+                        raise Failed(f"{name}: {row['host_dram_bytes']} payload bytes went by host DRAM, of {sent} sent")
                     samples.setdefault((name, row["bytes"]), []).append(row)
                 say(f"round {number + 1} of {rounds}: {name}: " + ", ".join(f"{human(r['bytes'])} {r['time_us'] / 1e3:.2f} ms" for r in rows))
     return samples
