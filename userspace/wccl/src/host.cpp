@@ -538,8 +538,9 @@ void HostExecutor::retire() {
 void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
   using std::chrono::microseconds;
   if (turn == 0) return;
-  if (actions_.empty() && on_nic_ == 0) {
-    work_.wait_for(lock, microseconds(turn < 50 ? 500 : 10'000));
+  const bool over = broken_ || device_error_;
+  if (over || (actions_.empty() && on_nic_ == 0)) {
+    work_.wait_for(lock, microseconds(turn < 50 && !over ? 500 : 10'000));
     return;
   }
   if (turn < 8) {
@@ -549,7 +550,7 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
     return;
   }
   const microseconds nap(std::min(10 + turn * 5, 300u));
-  if (on_device_ == 0 || device_error_) {
+  if (on_device_ == 0) {
     work_.wait_for(lock, nap);
     return;
   }
