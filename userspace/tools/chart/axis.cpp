@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "text.hpp"
+#include "weft/chart/text.hpp"
 
 namespace weft::chart {
 namespace {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "axis.hpp"
-#include "text.hpp"
+#include "weft/chart/text.hpp"
 
 namespace weft::chart {
 namespace {

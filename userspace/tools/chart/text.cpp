@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "text.hpp"
+#include "weft/chart/text.hpp"
 
 #include <algorithm>
 #include <array>
