@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cinttypes>
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
