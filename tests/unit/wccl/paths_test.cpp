@@ -145,7 +145,7 @@ TEST(Paths, HostStepsAreCharged) {
 TEST(Paths, CountTheScheduleBytes) {
   for (const std::uint32_t n : {2u, 3u, 8u}) {
     const std::uint64_t bytes = 1000003 * 4ull, moved = 2 * (n - 1) * bytes, reduced = (n - 1) * bytes;
-    const auto usage = [&](Path path) { return time(load_profile("dl1"), path, n, bytes, 0, 0).usage; };
+    const auto usage = [&](Path path) { return time(load_profile("dl1"), path, n, bytes, 0, 65536).usage; };
     const Usage onchip = usage(Path::kOnchip);
     EXPECT_EQ(onchip.rdma_bytes, moved);
     EXPECT_EQ(onchip.host_payload_read_bytes + onchip.host_payload_write_bytes, 0u);

@@ -54,9 +54,11 @@ class Replay {
     if (request.count > (std::uint64_t{1} << 42) / std::max(request.element_bytes, 1u)) {
       throw std::invalid_argument("count is too large");
     }
-    slice_ = request.slice_bytes
-                 ? request.slice_bytes
-                 : choose_slice(shape_, request.count, request.element_bytes, profile.slot_bytes, request.entries);
+    Slicing slicing{profile.slot_bytes, Slicing().least};
+    if (path_ == Path::kPeer) slicing = {std::max(profile.slot_bytes, kPeerSlicing.slot_bytes), kPeerSlicing.least};
+    slice_ = request.slice_bytes ? request.slice_bytes
+                                 : choose_slice(shape_, request.count, request.element_bytes, slicing.slot_bytes,
+                                                request.entries, slicing.least);
     if (slice_ == 0) throw std::invalid_argument("the collective does not fit the command queue");
   }
 

@@ -6,8 +6,7 @@
 namespace weft::ccl {
 namespace {
 
-constexpr std::uint32_t kGrain = 64;  // bytes
-constexpr std::uint32_t kSliceMin = 64 * 1024;
+constexpr std::uint32_t kGrain = 64;    // bytes
 constexpr std::size_t kExcusedMax = 8;  // deps that one op is excused from
 
 bool is_receive(std::uint8_t code) { return code == WCCL_OP_RECV || code == WCCL_OP_RECV_REDUCE; }
@@ -61,9 +60,9 @@ Place PartLayout::place(std::uint8_t buffer, std::uint32_t chunk, std::uint32_t 
 }
 
 std::uint32_t choose_slice(const Shape& shape, std::uint64_t count, std::uint32_t element_bytes,
-                           std::uint32_t slot_bytes, std::uint32_t entries) {
+                           std::uint32_t slot_bytes, std::uint32_t entries, std::uint32_t least) {
   const std::uint64_t run = max_run(shape, count, element_bytes);
-  std::uint64_t slice = std::max<std::uint64_t>((run / 4 + kGrain - 1) / kGrain * kGrain, kSliceMin);
+  std::uint64_t slice = std::max<std::uint64_t>((run / 4 + kGrain - 1) / kGrain * kGrain, least);
   for (;;) {
     slice = std::min<std::uint64_t>(slice, slot_bytes);
     // A SEND takes two slots, a receive two and one for the credit; ops come in pairs.

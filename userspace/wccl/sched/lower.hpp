@@ -69,10 +69,19 @@ class PartLayout final : public Layout {
   std::uint32_t slice_bytes_;
 };
 
-// Slice size for a collective: a quarter of the largest message for overlap, at least 64 KiB, at most a slot, and large
-// enough that no rank needs more than `entries` command slots. 0: does not fit at all. Depends on what all ranks share.
+// Slots, and the least that is cut off for overlap's sake, where nobody asks for others. A NIC that serves HBM itself
+// works on larger pieces, as in Gaudi's HCL (HCL_SLICE_SIZE, HCL_GDR_SLICE_SIZE): each costs a flush.
+struct Slicing {
+  std::uint32_t slot_bytes = 512 * 1024;
+  std::uint32_t least = 64 * 1024;
+};
+inline constexpr Slicing kPeerSlicing{1024 * 1024, 512 * 1024};
+
+// Slice size for a collective: a quarter of the largest message for overlap, at least `least`, at most a slot, and
+// large enough that no rank needs more than `entries` command slots. 0: does not fit at all. Depends on what all ranks
+// share.
 std::uint32_t choose_slice(const Shape& shape, std::uint64_t count, std::uint32_t element_bytes,
-                           std::uint32_t slot_bytes, std::uint32_t entries);
+                           std::uint32_t slot_bytes, std::uint32_t entries, std::uint32_t least = Slicing().least);
 
 // Slices that a connection has carried so far, in each direction.
 struct Flow {

@@ -25,9 +25,7 @@ namespace {
 // A wait is cut into pieces between which we look whether somebody else reported a failure.
 constexpr std::int64_t kWaitPiece = 100'000'000;  // ns
 constexpr std::uint32_t kFullSlotRanks = 8;       // more ranks: smaller slots for peers that are not neighbours
-// As in Gaudi's HCL (HCL_SLICE_SIZE, HCL_GDR_SLICE_SIZE): a NIC that serves HBM itself works on larger pieces.
-constexpr std::uint32_t kSlotBytes = 512 * 1024, kPeerSlotBytes = 1024 * 1024;
-constexpr std::uint32_t kArrivalsMax = 16384;  // immediates of peers that a NIC's queue is asked to hold
+constexpr std::uint32_t kArrivalsMax = 16384;     // immediates of peers that a NIC's queue is asked to hold
 
 // Before each offer of a connection's end.
 struct OfferHead {
@@ -230,7 +228,9 @@ PathSearch Communicator::settle(const std::vector<Bytes>& hellos) {
 std::string Communicator::prepare(const Way& way) {
   executor_.reset();
   const Settings& s = options_.settings;
-  slot_bytes_ = asked_slot_bytes_ ? asked_slot_bytes_ : way.path == wcclPathPeer ? kPeerSlotBytes : kSlotBytes;
+  const Slicing slicing = way.path == wcclPathPeer ? kPeerSlicing : Slicing();
+  slot_bytes_ = asked_slot_bytes_ ? asked_slot_bytes_ : slicing.slot_bytes;
+  least_slice_ = slicing.least;
   const ExecutorSetup common{options_.device, rank_, slots_, entries_, std::chrono::nanoseconds(s.timeout).count()};
   if (way.path == wcclPathOnchip) {
     lanes_ = onchip_lanes_;
@@ -514,7 +514,7 @@ void Communicator::all_reduce(weft_va send, weft_va receive, std::uint64_t count
   ensure(*all_reduce_);
   const std::uint32_t slot =
       ranks_ <= kFullSlotRanks || shape.neighbours_only ? slot_bytes_ : slot_bytes_for((rank_ + ranks_ / 2) % ranks_);
-  const std::uint32_t slice = choose_slice(shape, count, element, slot, entries_);
+  const std::uint32_t slice = choose_slice(shape, count, element, slot, entries_, least_slice_);
   if (!slice) {
     throw Failure(wcclInvalidUsage, "all-reduce of " + std::to_string(bytes) +
                                         " bytes does not fit the command queue of " + std::to_string(entries_) +

@@ -120,7 +120,8 @@ class Communicator {
   std::unique_ptr<Rendezvous> rendezvous_;  // this
   PathChoice path_;
   std::vector<std::uint32_t> ports_up_;
-  std::uint32_t onchip_lanes_ = 1, lanes_ = 1, slots_ = 4, asked_slot_bytes_ = 0, slot_bytes_ = 0, entries_ = 0;
+  std::uint32_t onchip_lanes_ = 1, lanes_ = 1, slots_ = 4, asked_slot_bytes_ = 0, slot_bytes_ = 0, least_slice_ = 0,
+                entries_ = 0;
   std::uint32_t tag_ = 0;  // of this communicator's messages
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Source> all_reduce_, barrier_;

@@ -543,13 +543,13 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
     work_.wait_for(lock, microseconds(turn < 50 && !over ? 500 : 10'000));
     return;
   }
-  if (turn < 8) {
+  if (turn < 3) {
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
     return;
   }
-  const microseconds nap(std::min(10 + turn * 5, 300u));
+  const microseconds nap(std::min(turn * 5, 300u));
   if (on_device_ == 0) {
     work_.wait_for(lock, nap);
     return;
