@@ -148,8 +148,8 @@ struct weft_ofi_api {
 	int (*recv)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
 		    void *context);
 	/**
-	 * Reads back a few bytes at `offset` of our own region through the NIC: when it completes, all that arrived before it was posted
-	 * is visible in that memory. Needs a region that peers may read.
+	 * Reads back a few bytes at `offset` of our own region through the NIC: when it completes, all that the NIC brought there before it
+	 * was posted, by peers' writes or by our own reads, is visible in that memory. Needs a region that peers may read.
 	 */
 	int (*flush)(struct weft_ofi *ofi, struct weft_ofi_mr *mr, uint64_t offset, void *context);
 
