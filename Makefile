@@ -2,18 +2,17 @@
 # The user's entry. Everything runs in one Debian 13 root that the first target makes (see vm/README.md).
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build peer demo check bench interop shell refresh clean clean-cache
+.PHONY: help setup build demo check bench interop shell refresh clean clean-cache
 # Each target is one process tree that one Ctrl-C ends; steps inside it run in parallel as they can.
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo         build everything, boot two nodes, run a verified all-reduce over their on-chip NICs'
+	@echo 'make demo         build everything, boot two nodes, run a verified all-reduce by each of the three paths'
 	@echo 'make check        what every change must pass: unit, sim and vm tests, style'
 	@echo 'make bench        all paths side by side in two nodes, the registration cache, the modelled ratio (build/bench.json, .svg)'
 	@echo 'make interop      the host NIC under other software: rdma-core, libfabric, perftest, fabtests (build/interop.json)'
 	@echo 'make shell        boot a node with an accelerator and give a root shell in it'
 	@echo 'make build        build programs, device, firmware and driver into build/'
-	@echo 'make peer         what host NICs need: the kernel source and benchmarks into the root, their driver into build/efa'
 	@echo 'make setup        make the root: compilers, QEMU, kernel, guest userland (about 1.5 GB, 1 to 2 minutes)'
 	@echo 'make refresh      make the root again from today'"'"'s archives (security updates)'
 	@echo 'make clean        remove build/'
@@ -23,13 +22,9 @@ help:
 	@echo 'ROOT=/ takes the packages of the running Debian 13 instead of a root; WEFT_CACHE=DIR moves the cache.'
 
 setup:
-	@vm/setup >/dev/null
+	@vm/setup peer >/dev/null
 
 build:
-	@vm/build
-
-peer:
-	@vm/setup peer >/dev/null
 	@vm/build
 
 demo: build
@@ -37,12 +32,12 @@ demo: build
 
 # TESTS='vm/test_boot' runs what matches only.
 check:
-	@vm/setup check >/dev/null
+	@vm/setup peer check >/dev/null
 	@vm/build check
 	@exec vm/weft-vm check $(TESTS)
 
 # BENCH='--quick' takes a few minutes, BENCH='--rounds N --max SIZE' as long as you like.
-bench: peer
+bench: build
 	@exec vm/weft-vm bench $(BENCH)
 
 # TESTS='rdma-core/ fi_rdm_pingpong' runs what matches only.

@@ -11,8 +11,6 @@ c = None
 
 def setUpModule():
     global c
-    if not paths.EFA.exists():
-        raise unittest.SkipTest("the root lacks the stage for host NICs and there is no build/efa/efa.ko: make peer")
     c = Cluster(nodes=1, devices=1, nics=1, cpus=2)
     unittest.addModuleCleanup(c.close)
     c.start()

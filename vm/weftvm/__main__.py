@@ -25,7 +25,7 @@ def options(parser, nodes):
     parser.add_argument("--devices", type=int, default=1, metavar="D", help="accelerators in each (%(default)s)")
     parser.add_argument("--ports", type=int, default=1, metavar="P", help="ports of each accelerator (%(default)s)")
     parser.add_argument("--nics", type=int, default=0, metavar="K",
-                        help="host NICs in each, beside the accelerators (%(default)s; make peer builds their driver)")
+                        help="host NICs in each, beside the accelerators (%(default)s)")
     parser.add_argument("--hbm", default="1G", metavar="SIZE", help="HBM of each accelerator (%(default)s)")
     parser.add_argument("--cpus", type=int, default=1, metavar="C", help="CPUs of each node (%(default)s)")
     parser.add_argument("--memory", type=int, default=1024, metavar="M", help="memory of each node in MiB (%(default)s)")

@@ -208,8 +208,6 @@ def main(arguments):
     began = time.monotonic()
     try:
         chosen = groups(args.max, args.quick)
-        if not paths.EFA.exists():
-            raise Failed("there is no build/efa/efa.ko for the host NIC: run make peer")
         with Cluster(nodes=2, nics=1, cpus=2, hbm="1G", say=say) as cluster:
             note = f"emulator speed, not hardware ({cluster.accel.upper()})"
             say(f"two nodes with an accelerator and a host NIC each on {cluster.accel.upper()} ({cluster.accel_reason}); {note}")

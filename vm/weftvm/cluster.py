@@ -38,8 +38,7 @@ class Cluster:
     Sizes are QEMU's ("1G"), memory is in MiB, times in seconds. `modules` are inserted in order; one named weft.ko
     takes the place of the built driver; driver=False loads none. `allow` holds regular expressions for kernel messages
     that a test provokes. `share` is a folder that every node sees as /share (read-write); by default it ends with the
-    cluster. `nics` is the number of host NICs in each node, or a list with one for each node, `nic_opts` more of their properties; they need the root's stage
-    "peer" (make peer). `sanitize` takes the device and the switch from build/asan. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
+    cluster. `nics` is the number of host NICs in each node, or a list with one for each node, `nic_opts` more of their properties. `sanitize` takes the device and the switch from build/asan. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
     """
 
     def __init__(self, nodes=2, devices=1, ports=1, hbm="1G", cpus=1, memory=1024, kernel="vmlinux", modules=(),
@@ -253,7 +252,7 @@ class Cluster:
             self._say("no driver is built (build/driver/weft.ko): the accelerators stay without one")
         if any(self.nics) and self.driver and not any(m.name == "efa.ko" for m in modules):
             if not paths.EFA.exists():
-                raise ValueError("no driver for host NICs is built (build/efa/efa.ko): say make peer")
+                raise ValueError("no driver for host NICs is built (build/efa/efa.ko): say make build; with ROOT=/ it needs the package linux-source-6.12")
             modules.append(paths.EFA)
         (weft / "modules").mkdir(exist_ok=True)
         self._insmod, self._modprobe = [], []
