@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <stdexcept>
+#include <utility>
 
 #include "interrupt.hpp"
 #include "weft/chart/text.hpp"
