@@ -533,8 +533,8 @@ void HostExecutor::retire() {
   }
 }
 
-// Nothing to do for the `turn`-th time in a row: let others run, then sleep longer and longer. There is nothing to
-// sleep on for both the device and the NIC.
+// Nothing to do for the `turn`-th time in a row: sleep longer and longer. There is nothing to sleep on for both the
+// device and the NIC; to spin would take the CPU from those who emulate them.
 void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
   using std::chrono::microseconds;
   if (turn == 0) return;
@@ -543,13 +543,7 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
     work_.wait_for(lock, microseconds(turn < 50 && !over ? 500 : 10'000));
     return;
   }
-  if (turn < 3) {
-    lock.unlock();
-    std::this_thread::yield();
-    lock.lock();
-    return;
-  }
-  const microseconds nap(std::min(turn * 5, 300u));
+  const microseconds nap(std::min(100 + turn * 50, 300u));
   if (on_device_ == 0) {
     work_.wait_for(lock, nap);
     return;
