@@ -112,9 +112,10 @@ class ProcessCrew final : public Crew {
     Lobby lobby(meeting(launch));
     gather(lobby);
     // Several ranks of one host get their number too.
-    for (std::uint32_t rank = launch.ranks; rank-- > 0;) {
-      const auto same = [&](const Node& n) { return n.name == nodes_[rank].name; };
-      if (std::count_if(nodes_.begin(), nodes_.end(), same) > 1) nodes_[rank].name += '/' + std::to_string(rank);
+    const std::vector<Node> hosts = nodes_;
+    for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
+      const auto same = [&](const Node& n) { return n.name == hosts[rank].name; };
+      if (std::count_if(hosts.begin(), hosts.end(), same) > 1) nodes_[rank].name += '/' + std::to_string(rank);
     }
   }
 

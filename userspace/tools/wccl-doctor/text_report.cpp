@@ -57,8 +57,8 @@ class Table {
       }
     }
     if (survey_.world && !survey_.world->samples.empty()) {
-      out_ +=
-          "  " + pad("all ranks", names_) + "  * " + pad(wcclPathName(survey_.world->path), 12) + std::string(10, ' ');
+      const auto way = way_of(survey_.world->path, survey_.world->transport);
+      out_ += "  " + pad("all ranks", names_) + "  * " + pad(way ? way_name(*way) : "?", 12) + std::string(10, ' ');
       for (const Sample& s : survey_.world->samples)
         out_ += cell(busbw_gbps(s, static_cast<std::uint32_t>(survey_.nodes.size())));
       out_ += '\n';
