@@ -19,7 +19,7 @@ std::string cell(double value, int width = 10) {
   if (value <= 0) {
     std::snprintf(out, sizeof out, "%*s", width, "-");
   } else {
-    std::snprintf(out, sizeof out, "%*.*f", width, value < 10 ? 3 : 1, value);
+    std::snprintf(out, sizeof out, value < 100 ? "%*.3g" : "%*.0f", width, value);
   }
   return out;
 }

@@ -16,7 +16,7 @@ namespace {
 
 using tools::Interrupted;
 
-constexpr std::uint64_t kVolume = 64u << 20;    // bytes one way a size, at most; at least 2 iterations
+constexpr std::uint64_t kVolume = 32u << 20;    // bytes one way a size, at most; at least 2 iterations
 constexpr std::uint64_t kCostBytes = 1u << 20;  // of a transfer from fresh memory
 constexpr std::uint32_t kCostRounds = 5;
 constexpr std::size_t kWindow = 4096;  // bytes compared at the start, in the middle and at the end of a buffer
