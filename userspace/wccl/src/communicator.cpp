@@ -246,14 +246,12 @@ std::string Communicator::prepare(const Way& way) {
     nic.timeout_ms = static_cast<std::uint32_t>(s.timeout.count());
     nic.cache.entries = s.mr_cache_entries;
     nic.cache.bytes = s.mr_cache_bytes;
-    const std::string needs = way.path == wcclPathPeer
-                                  ? "peer-direct needs a host NIC that can register HBM through DMA-BUF: "
-                                  : std::string("staged needs libfabric over ") + way.transport + ": ";
     try {
       executor_ = std::make_unique<HostExecutor>(HostExecutor::Setup{common, way.path == wcclPathStaged, tag_},
                                                  std::make_unique<HostNic>(options_.device, nic));
     } catch (const Failure& failure) {
-      return needs + failure.what();
+      return (nic.hbm ? "peer-direct needs a host NIC that can register HBM through DMA-BUF: " : "") +
+             std::string(failure.what());
     }
   }
   load_schedules();
