@@ -667,10 +667,9 @@ static char *weft_dma_get(Object *obj, Error **errp)
     for (i = 0; i < 2; i++) {
         for (j = 0; j < 2; j++) {
             g_string_append_printf(
-                text,
-                "%s-%s-read=%" PRIu64 " %s-%s-write=%" PRIu64 " ",
-                purpose[i], target[j], now.dma.read_bytes[i][j],
-                purpose[i], target[j], now.dma.write_bytes[i][j]);
+                text, "%s-%s-read=%" PRIu64 " %s-%s-write=%" PRIu64 " ",
+                purpose[i], target[j], now.dma.read_bytes[i][j], purpose[i],
+                target[j], now.dma.write_bytes[i][j]);
         }
     }
     g_string_append_printf(text, "errors=%" PRIu64, now.dma.errors);

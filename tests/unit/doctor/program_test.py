@@ -115,7 +115,7 @@ class Processes(unittest.TestCase):
     def test_walks_over_what_is_left(self):
         """Host memory over libfabric's tcp: the detour of each pair is named, with the reason."""
         ends = self.walk("--expect", "staged", "--rank-fall", "1e6")  # how fast it is depends on who else is busy here
-        if "staged needs libfabric over tcp" in ends[0][1]:
+        if "the OFI wrapper cannot be loaded" in ends[0][1] or "libfabric has no" in ends[0][1]:
             self.skipTest("there is no libweft_ofi with libfabric's tcp here")
         self.assertEqual([e[0] for e in ends], [0, 0, 0], ends)
         self.assertTrue(ends[0][1].endswith("\nhealthy\n"), ends)

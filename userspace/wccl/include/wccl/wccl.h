@@ -105,7 +105,14 @@ typedef struct {
 #define WCCL_CONFIG_UNDEF (-0x7fffffff - 1)
 #define WCCL_CONFIG_MAGIC 0x6766636cu
 #define WCCL_CONFIG_INITIALIZER                                                                                        \
-	{sizeof(wcclConfig_t), WCCL_CONFIG_MAGIC, WCCL_VERSION_CODE, NULL, WCCL_CONFIG_UNDEF, WCCL_CONFIG_UNDEF, NULL, NULL}
+	{sizeof(wcclConfig_t),                                                                                         \
+	 WCCL_CONFIG_MAGIC,                                                                                            \
+	 WCCL_VERSION_CODE,                                                                                            \
+	 NULL,                                                                                                         \
+	 WCCL_CONFIG_UNDEF,                                                                                            \
+	 WCCL_CONFIG_UNDEF,                                                                                            \
+	 NULL,                                                                                                         \
+	 NULL}
 
 wcclResult_t wcclGetVersion(int *version);
 const char *wcclGetErrorString(wcclResult_t result);
