@@ -61,6 +61,7 @@ def ctest(tally, tier, tree, patterns):
         tally.close(tier, start)
         return
     env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1", UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
+               LSAN_OPTIONS=f"suppressions={paths.TOP}/tests/lsan.supp:print_suppressions=0",
                GTEST_COLOR="no")
     listing = subprocess.run(["ctest", "--test-dir", str(tree), "--show-only=json-v1"], capture_output=True, text=True, env=env)
     if listing.returncode:
