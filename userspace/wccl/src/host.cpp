@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kWindow = 512;             // incomplete steps that are looked at
 constexpr std::size_t kCompletions = 64;         // taken from the NIC at a time
+constexpr unsigned kProbes = 3;                  // of a peer, until one is answered
 constexpr std::int64_t kWaitPiece = 10'000'000;  // ns
 
 }  // namespace
@@ -92,28 +93,33 @@ void HostExecutor::connect(std::uint32_t peer, std::uint32_t lane, std::span<con
 
 std::string HostExecutor::probe(const std::vector<std::uint64_t>& keys, std::int64_t limit_ns) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
-  std::vector<Probe*> mine;
   std::unique_lock lock(mutex_);
-  for (const std::uint64_t key : keys) {
+  const auto post = [&](std::uint64_t key) {
     const HostConnection& connection = *by_key_.at(key);
     Probe& probe = probes_.emplace_back();
     probe.kind = Context::Kind::kProbe;
-    probe.peer = connection.peer();
-    mine.push_back(&probe);
     const int error =
         nic_->api().write(nic_->endpoint(), connection.nic_peer(), connection.region(), 0, 0, connection.remote_slot(0),
                           connection.remote_key(), static_cast<Context*>(&probe));
     if (error != 0) throw Failure(wcclSystemError, nic_->api().error());
     ++on_nic_;
-  }
-  work_.notify_all();
-  for (const Probe* probe : mine) {
-    while (!probe->done && std::chrono::steady_clock::now() < deadline) {
-      work_.wait_for(lock, std::chrono::milliseconds(1));
+    work_.notify_all();
+    return &probe;
+  };
+  std::vector<const Probe*> first;
+  for (const std::uint64_t key : keys) first.push_back(post(key));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const Probe* probe = first[i];
+    for (unsigned attempt = 1;; ++attempt, probe = post(keys[i])) {
+      while (!probe->done && std::chrono::steady_clock::now() < deadline) {
+        work_.wait_for(lock, std::chrono::milliseconds(1));
+      }
+      if (probe->done && probe->problem.empty()) break;
+      // A NIC says once that its peer's was reset since they last spoke.
+      if (probe->done && attempt < kProbes) continue;
+      return "host NICs do not reach each other: rank " + std::to_string(keys[i] >> 32) + " does not answer over " +
+             nic_->info().provider + (probe->done ? ": " + probe->problem : " in time");
     }
-    if (probe->done && probe->problem.empty()) continue;
-    return "host NICs do not reach each other: rank " + std::to_string(probe->peer) + " does not answer over " +
-           nic_->info().provider + (probe->done ? ": " + probe->problem : " in time");
   }
   return "";
 }

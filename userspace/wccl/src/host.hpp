@@ -90,7 +90,6 @@ class HostExecutor final : public Executor {
     Job* job = nullptr;
   };
   struct Probe : Context {
-    std::uint32_t peer = 0;
     bool done = false;
     std::string problem;
   };
