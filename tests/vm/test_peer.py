@@ -132,10 +132,10 @@ class ResetUnderLoad(TwoNodes):
     options = {**NODE, "allow": (r"drivers/infiniband/core/(rdma_core|restrack)\.c",)}
     path = "peer"
 
-    def reset(self, driver):
+    def reset(self, driver, **options):
         where = f"/sys/bus/pci/drivers/{driver}"
         device = self.cluster.run(1, f"cd {where} && echo 0000:*").out.strip()
-        self.end(prefix=f"sh -c '(sleep 8; echo 1 > {where}/{device}/reset) & exec \"$@\"' -")
+        self.end(prefix=f"sh -c '(sleep 8; echo 1 > {where}/{device}/reset) & exec \"$@\"' -", **options)
         again = self.cluster.run(1, f"echo {device} > {where}/unbind; for i in $(seq 40); do echo {device} > {where}/bind && exit 0; "
                                     "sleep 0.5; done; exit 1", 120)
         self.assertTrue(again.ok, again.err + "\n".join(again.problems))
@@ -143,6 +143,10 @@ class ResetUnderLoad(TwoNodes):
 
     def test_accelerator(self):
         self.reset("weft")
+
+    def test_accelerator_of_the_detour(self):
+        """No NIC touches HBM: only the device can say that it was lost."""
+        self.reset("weft", path="staged", env={"WCCL_STAGED_OVER": "tcp"})
 
     def test_nic(self):
         self.reset("efa")

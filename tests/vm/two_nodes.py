@@ -46,13 +46,14 @@ class TwoNodes(unittest.TestCase):
 
     LIMIT = 10  # seconds of each wait of end()
 
-    def end(self, prefix="", strike=lambda: None, after=8, struck=1):
+    def end(self, prefix="", strike=lambda: None, after=8, struck=1, path=None, env=None):
         """A long run in which something befalls rank `struck`: the other ends with an error that names it, within its limit."""
         command = f"exec {{}} wccl-perf -b 4M -e 4M -n 1000000 -w 0 -c 0 -T {self.LIMIT}"
         results = [None, None]
 
         def run(rank):
-            results[rank] = self.cluster.run(rank, command.format(prefix if rank == struck else ""), 120, env={"WCCL_PATH": self.path})
+            results[rank] = self.cluster.run(rank, command.format(prefix if rank == struck else ""), 120,
+                                              env={"WCCL_PATH": path or self.path, **(env or {})})
 
         threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(2)]
         for thread in threads:
@@ -63,8 +64,8 @@ class TwoNodes(unittest.TestCase):
             thread.join(130)
         other = results[1 - struck]
         said = other.err + other.out
-        self.assertNotIn(other.rc, (0, 124), said)
-        self.assertRegex(said, rf"rank {struck}\b")
+        self.assertNotIn(other.rc, (0, 124), said + results[struck].err)
+        self.assertRegex(other.err, rf"rank {struck}\b", f"rank {struck} itself said: {results[struck].err}")
         return results
 
     def works(self):

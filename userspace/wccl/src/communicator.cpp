@@ -639,17 +639,16 @@ bool Communicator::suspect(wcclResult_t result, bool definite_only) {
 void Communicator::look_for_failure(int wait_error, const weft_failure& failure) {
   if (failed_ != wcclSuccess || suspect(wcclRemoteError, true)) return;
   Note note{rank_, ""};
-  const bool queue = failure.type == WEFT_EVENT_QUEUE_ERROR, channel = failure.type == WEFT_EVENT_QP_ERROR;
-  if (wait_error == -EIO && (queue || channel)) {
-    if (!executor_->owns(failure)) return;
-    note.text =
-        (queue ? "a command of " + executor_->oldest_work() + " failed on rank " + std::to_string(rank_)
-               : "channel " + std::to_string(failure.object) + " of rank " + std::to_string(rank_) + " failed") +
-        ": " + weft_error_text(failure.error);
+  if (!executor_->concerns(wait_error, failure)) return;
+  const std::string rank = "rank " + std::to_string(rank_);
+  if (wait_error == -EIO && failure.type == WEFT_EVENT_QUEUE_ERROR) {
+    note.text = "a command of " + executor_->oldest_work() + " failed on " + rank + ": " + weft_error_text(failure.error);
+  } else if (wait_error == -EIO && failure.type == WEFT_EVENT_QP_ERROR) {
+    note.text = "channel " + std::to_string(failure.object) + " of " + rank + " failed: " + weft_error_text(failure.error);
+  } else if (wait_error == -EIO && failure.type == WEFT_EVENT_FATAL) {
+    note.text = "the device of " + rank + " failed or was reset: what was open on it is lost";
   } else {
-    const char* text = weft_last_error();
-    note.text = "the device of rank " + std::to_string(rank_) +
-                " failed: " + (text && *text ? text : std::strerror(-wait_error));
+    note.text = "the device of " + rank + " failed: " + std::strerror(-wait_error);
   }
   fail(note, wcclUnhandledDeviceError);
   tell(note);

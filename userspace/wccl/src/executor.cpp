@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "executor.hpp"
 
+#include <cerrno>
+
 namespace weft::ccl {
+
+bool Executor::concerns(int error, const weft_failure& failure) const {
+  const bool of_one = failure.type == WEFT_EVENT_QUEUE_ERROR || failure.type == WEFT_EVENT_QP_ERROR;
+  return error != -EIO || !of_one || owns(failure);
+}
 
 Blame silent(std::uint32_t peer, bool receive, std::uint64_t ticket, std::uint32_t step, std::uint32_t steps,
              const std::string& work) {

@@ -79,9 +79,11 @@ class Executor {
   // Work 1..completed() is complete.
   virtual std::uint64_t completed() const = 0;
   // Without the communicator's lock. 0, -ETIME, -EINTR, or -EIO: broken(), or `failure` of the device. It may fail
-  // because of something else in the same context: see owns().
+  // because of something else in the same context: see concerns().
   virtual int wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failure* failure) = 0;
-  virtual bool owns(const weft_failure& failure) const = 0;
+  // Is a wait's `error` (not -ETIME, not -EINTR) of this executor? A queue's or a channel's is its owner's; what befell
+  // the whole device is everybody's.
+  bool concerns(int error, const weft_failure& failure) const;
 
   // What the oldest incomplete work waits for.
   virtual std::optional<Blame> blame() const = 0;
@@ -94,6 +96,10 @@ class Executor {
   virtual void stats(wcclStats_t& out) const = 0;
 
   bool complete(std::uint64_t ticket) const { return completed() >= ticket; }
+
+ protected:
+  // Is the queue or the channel that failed its own?
+  virtual bool owns(const weft_failure& failure) const = 0;
 };
 
 }  // namespace weft::ccl

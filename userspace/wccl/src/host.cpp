@@ -563,7 +563,7 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
   std::uint32_t any = 0;
   weft_failure failure{};
   const int error = weft_sync_wait(setup_.device, items.data(), count, nap.count() * 1000, &any, &failure);
-  const bool mine = error != 0 && error != -ETIME && error != -EINTR && (error != -EIO || owns(failure));
+  const bool mine = error != 0 && error != -ETIME && error != -EINTR && concerns(error, failure);
   if (error != 0 && error != -ETIME && !mine) std::this_thread::sleep_for(nap);
   lock.lock();
   if (!mine) return;

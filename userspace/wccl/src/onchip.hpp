@@ -37,13 +37,15 @@ class OnchipExecutor final : public Executor {
   std::uint64_t submitted() const override { return tickets_; }
   std::uint64_t completed() const override { return done_.value(0) - done_base_; }
   int wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failure* failure) override;
-  bool owns(const weft_failure& failure) const override;
 
   std::optional<Blame> blame() const override;
   std::optional<Blame> broken() const override;
   std::string oldest_work() const override;
   std::uint64_t progress() const override;
   void stats(wcclStats_t& out) const override;
+
+ protected:
+  bool owns(const weft_failure& failure) const override;
 
  private:
   struct Expected {
