@@ -144,7 +144,8 @@ struct weft_keys {
  * @identity: what the firmware said of itself when it started
  * @fw_name: name in the header of the firmware image
  * @reset_sem: see the lock order above
- * @life: enum weft_life
+ * @end_lock: held while an epoch ends; a mutex below all others
+ * @life: enum weft_life; leaves WEFT_READY with @end_lock held
  * @epoch: counts the times at which all contexts were lost; what was made in another epoch is dead
  * @resets: resets since the driver was loaded
  * @generation: source of numbers that are never used twice
@@ -179,6 +180,7 @@ struct weft_device {
 	char fw_name[32];
 
 	struct rw_semaphore reset_sem;
+	struct mutex end_lock;
 	enum weft_life life;
 	atomic64_t epoch;
 	atomic_t resets;
@@ -460,7 +462,8 @@ void weft_event_drain(struct weft_device *wdev);
 
 /* weft_reset.c */
 extern const struct pci_error_handlers weft_err_handlers;
-void weft_reset_init(struct weft_device *wdev);
+int weft_reset_init(struct weft_device *wdev);
+void weft_end_wait(struct weft_device *wdev);
 int weft_start(struct weft_device *wdev);
 void weft_fail(struct weft_device *wdev, const char *what);
 void weft_settle(struct weft_device *wdev);

@@ -69,7 +69,7 @@ static int weft_check_size(unsigned int cmd, unsigned long arg)
 static long weft_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 {
 	struct drm_file *file = filp->private_data;
-	int ret;
+	long ret;
 
 	if (drm_dev_is_unplugged(file->minor->dev))
 		return -ENODEV;
@@ -78,7 +78,9 @@ static long weft_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 		if (ret)
 			return ret;
 	}
-	return drm_ioctl(filp, cmd, arg);
+	ret = drm_ioctl(filp, cmd, arg);
+	weft_end_wait(to_weft(file->minor->dev));
+	return ret;
 }
 
 #ifdef CONFIG_COMPAT
@@ -209,8 +211,9 @@ static int weft_init_state(struct weft_device *wdev)
 	spin_lock_init(&wdev->obj_lock);
 	/* Never used twice, not by the next load of the driver either. */
 	atomic64_set(&wdev->generation, ktime_get_real_ns());
-	weft_reset_init(wdev);
-
+	ret = weft_reset_init(wdev);
+	if (ret)
+		return ret;
 	ret = weft_mbox_init(wdev);
 	if (ret)
 		return ret;

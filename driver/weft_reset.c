@@ -5,6 +5,8 @@
  */
 #include <linux/mm.h>
 
+#include <drm/drm_managed.h>
+
 #include "weft_dev.h"
 
 /* More automatic recoveries than this within a minute of each other: something is broken for good. */
@@ -17,6 +19,7 @@
  */
 static void weft_end_epoch(struct weft_device *wdev, enum weft_life life)
 {
+	lockdep_assert_held(&wdev->end_lock);
 	WRITE_ONCE(wdev->life, life);
 	atomic64_inc(&wdev->epoch);
 	weft_mbox_close(wdev);
@@ -24,13 +27,31 @@ static void weft_end_epoch(struct weft_device *wdev, enum weft_life life)
 	weft_wake_all(wdev);
 }
 
+/**
+ * weft_end_wait() - what a user is told now is true
+ * @wdev: the device
+ *
+ * To be called before an error reaches a user who found the epoch ended: its mappings may be on their way out still.
+ */
+void weft_end_wait(struct weft_device *wdev)
+{
+	if (READ_ONCE(wdev->life) == WEFT_READY)
+		return;
+	mutex_lock(&wdev->end_lock);
+	mutex_unlock(&wdev->end_lock);
+}
+
 /* Returns with reset_sem held for writing: nobody else uses the device, no user sees it. */
 static void weft_stop(struct weft_device *wdev, enum weft_life life)
 {
+	mutex_lock(&wdev->end_lock);
 	weft_end_epoch(wdev, life);
+	mutex_unlock(&wdev->end_lock);
 	down_write(&wdev->reset_sem);
 	/* A recovery may have ended in between, and a page fault that began before the epoch's end has ended by now. */
+	mutex_lock(&wdev->end_lock);
 	weft_end_epoch(wdev, life);
+	mutex_unlock(&wdev->end_lock);
 	weft_irq_enable(wdev, false);
 	weft_fw_reset(wdev);
 }
@@ -114,11 +135,12 @@ static void weft_recover(struct work_struct *work)
 	up_write(&wdev->reset_sem);
 }
 
-void weft_reset_init(struct weft_device *wdev)
+int weft_reset_init(struct weft_device *wdev)
 {
 	init_rwsem(&wdev->reset_sem);
 	INIT_WORK(&wdev->recover_work, weft_recover);
 	wdev->life = WEFT_RESETTING;
+	return drmm_mutex_init(&wdev->drm, &wdev->end_lock);
 }
 
 /**
@@ -130,11 +152,17 @@ void weft_reset_init(struct weft_device *wdev)
  */
 void weft_fail(struct weft_device *wdev, const char *what)
 {
-	if (cmpxchg(&wdev->life, WEFT_READY, WEFT_FAILED) != WEFT_READY)
-		return;
-	drm_err(&wdev->drm, "%s: resetting\n", what);
-	weft_end_epoch(wdev, WEFT_FAILED);
-	schedule_work(&wdev->recover_work);
+	bool first;
+
+	mutex_lock(&wdev->end_lock);
+	first = READ_ONCE(wdev->life) == WEFT_READY;
+	if (first) {
+		drm_err(&wdev->drm, "%s: resetting\n", what);
+		weft_end_epoch(wdev, WEFT_FAILED);
+	}
+	mutex_unlock(&wdev->end_lock);
+	if (first)
+		schedule_work(&wdev->recover_work);
 }
 
 /**

@@ -69,9 +69,9 @@ class Driver(DriverCase):
 
     def test_reset_while_busy(self):
         self.sh(f"""
-            for i in 1 2 3; do
-                weft-drvtest reset >/tmp/said & p=$!
-                until grep -q busy /tmp/said; do sleep 0.1; done
+            for how in reset look reset look; do
+                weft-drvtest $how >/tmp/said & p=$!
+                until grep -q busy /tmp/said; do kill -0 $p; sleep 0.1; done
                 echo 1 >/sys/bus/pci/devices/{BDF}/reset
                 wait $p
                 weft-drvtest smoke
@@ -81,7 +81,7 @@ class Driver(DriverCase):
         out = self.sh("""
             for i in 1 2 3 4 5; do
                 weft-drvtest busy >/tmp/said & p=$!
-                until grep -q busy /tmp/said; do sleep 0.1; done
+                until grep -q busy /tmp/said; do kill -0 $p; sleep 0.1; done
                 kill -9 $p
                 ! wait $p
                 weft-drvtest smoke
@@ -95,7 +95,7 @@ class Driver(DriverCase):
         self.sh(f"""
             for i in 1 2 3; do
                 weft-drvtest busy >/tmp/said & p=$!
-                until grep -q busy /tmp/said; do sleep 0.1; done
+                until grep -q busy /tmp/said; do kill -0 $p; sleep 0.1; done
                 echo 1 >/sys/bus/pci/devices/{BDF}/reset & q=$!
                 kill -9 $p
                 ! wait $p
@@ -108,7 +108,7 @@ class Driver(DriverCase):
             d={BDF}
             for i in 1 2 3; do
                 weft-drvtest hold >/tmp/said & p=$!
-                until grep -q busy /tmp/said; do sleep 0.1; done
+                until grep -q busy /tmp/said; do kill -0 $p; sleep 0.1; done
                 echo $d >/sys/bus/pci/drivers/weft/unbind
                 wait $p
                 echo $d >/sys/bus/pci/drivers/weft/bind
@@ -120,7 +120,7 @@ class Driver(DriverCase):
         out = self.sh(f"""
             d={BDF}
             weft-drvtest reset >/tmp/said & p=$!
-            until grep -q busy /tmp/said; do sleep 0.1; done
+            until grep -q busy /tmp/said; do kill -0 $p; sleep 0.1; done
             setpci -s $d COMMAND=0:2
             ! weft-drvtest smoke 2>/dev/null
             wait $p
@@ -135,7 +135,7 @@ class Driver(DriverCase):
     def test_module_in_use_stays(self):
         self.sh("""
             weft-drvtest busy >/tmp/said & p=$!
-            until grep -q busy /tmp/said; do sleep 0.1; done
+            until grep -q busy /tmp/said; do kill -0 $p; sleep 0.1; done
             ! rmmod weft 2>/dev/null
             kill -9 $p
             ! wait $p""")
@@ -205,7 +205,7 @@ class StrictIommu(DriverCase):
     def test_reset_while_busy(self):
         self.sh(f"""
             weft-drvtest reset >/tmp/said & p=$!
-            until grep -q busy /tmp/said; do sleep 0.1; done
+            until grep -q busy /tmp/said; do kill -0 $p; sleep 0.1; done
             echo 1 >/sys/bus/pci/devices/{BDF}/reset
             wait $p
             weft-drvtest smoke""")

@@ -131,6 +131,7 @@ void test_channel_silent(void);
 int mode_smoke(void);
 int mode_busy(void);
 int mode_reset(void);
+int mode_look(void);
 int mode_hold(void);
 int mode_export(const char* bdf);
 

@@ -42,7 +42,7 @@ static const struct {
 static const struct {
   const char* name;
   int (*run)(void);
-} modes[] = {{"smoke", mode_smoke}, {"busy", mode_busy}, {"reset", mode_reset}, {"hold", mode_hold}};
+} modes[] = {{"smoke", mode_smoke}, {"busy", mode_busy}, {"reset", mode_reset}, {"look", mode_look}, {"hold", mode_hold}};
 
 static int run(size_t i) {
   const int64_t start = now_ns();
