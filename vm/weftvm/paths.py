@@ -2,6 +2,7 @@
 """Where things lie. The wrapper (vm/weft-vm) tells us in the environment."""
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 TOP = Path(os.environ.get("WEFT_TOP") or Path(__file__).resolve().parents[2])
@@ -33,6 +34,8 @@ def publish():
             if have and (have.st_size, int(have.st_mtime)) == (want.st_size, int(want.st_mtime)):
                 continue
             to.parent.mkdir(parents=True, exist_ok=True)
-            temporary = to.with_name(f".{to.name}.{os.getpid()}")
-            shutil.copy2(path, temporary)
-            temporary.rename(to)
+            # Another run of ours may do the same now; in its own PID namespace it may even have our PID.
+            with tempfile.NamedTemporaryFile(dir=to.parent, prefix=f".{to.name}.", delete=False) as temporary:
+                pass
+            shutil.copy2(path, temporary.name)
+            os.rename(temporary.name, to)
