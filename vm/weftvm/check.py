@@ -139,7 +139,7 @@ class _Collect(unittest.TestResult):
         self._add(test, "passed")
 
     def addFailure(self, test, err):
-        self._add(test, "failed", "".join(traceback.format_exception(*err)))
+        self._add(test, "failed", self._exc_info_to_string(err, test))
 
     addError = addFailure  # also of setUpModule, whose "test" is a place holder with an id()
 
@@ -154,7 +154,7 @@ class _Collect(unittest.TestResult):
 
     def addSubTest(self, test, subtest, err):
         if err is not None:
-            self._add(subtest, "failed", "".join(traceback.format_exception(*err)))
+            self._add(subtest, "failed", self._exc_info_to_string(err, test))
 
 
 def _flatten(suite):
