@@ -642,9 +642,11 @@ void Communicator::look_for_failure(int wait_error, const weft_failure& failure)
   if (!executor_->concerns(wait_error, failure)) return;
   const std::string rank = "rank " + std::to_string(rank_);
   if (wait_error == -EIO && failure.type == WEFT_EVENT_QUEUE_ERROR) {
-    note.text = "a command of " + executor_->oldest_work() + " failed on " + rank + ": " + weft_error_text(failure.error);
+    note.text =
+        "a command of " + executor_->oldest_work() + " failed on " + rank + ": " + weft_error_text(failure.error);
   } else if (wait_error == -EIO && failure.type == WEFT_EVENT_QP_ERROR) {
-    note.text = "channel " + std::to_string(failure.object) + " of " + rank + " failed: " + weft_error_text(failure.error);
+    note.text =
+        "channel " + std::to_string(failure.object) + " of " + rank + " failed: " + weft_error_text(failure.error);
   } else if (wait_error == -EIO && failure.type == WEFT_EVENT_FATAL) {
     note.text = "the device of " + rank + " failed or was reset: what was open on it is lost";
   } else {
