@@ -3,7 +3,7 @@
 
     check [PATTERN...]     only tests whose name (tier/module.test) contains one of the patterns
 
-unit and sim are CTest's, in build/weft and build/asan. The vm tier is tests/vm/test_*.py: unittest modules, which
+unit and sim are CTest's, in build/weft, build/asan and build/tsan. The vm tier is tests/vm/test_*.py: unittest modules, which
 get booted nodes from weftvm; a module's cluster is best made in setUpModule, so that one boot serves all its tests.
 """
 import concurrent.futures
@@ -55,13 +55,17 @@ def wanted(patterns, name):
 
 # ---- unit and sim
 
-def ctest(tally, tier, tree, patterns):
+def labels(test):
+    """CTest's labels of a test."""
+    return next((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
+
+
+def ctest(tally, tier, patterns, label=""):
+    """The tests of a tree of the build, or those with the label."""
+    tree = paths.BUILD / {"unit": "weft"}.get(tier, tier)
     start = time.monotonic()
-    if not (tree / "CTestTestfile.cmake").exists():
-        tally.close(tier, start)
-        return
     env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1", UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
-               LSAN_OPTIONS=f"suppressions={paths.TOP}/tests/lsan.supp:print_suppressions=0",
+               TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1", LSAN_OPTIONS=f"suppressions={paths.TOP}/tests/lsan.supp:print_suppressions=0",
                GTEST_COLOR="no")
     listing = subprocess.run(["ctest", "--test-dir", str(tree), "--show-only=json-v1"], capture_output=True, text=True, env=env)
     if listing.returncode:
@@ -69,8 +73,10 @@ def ctest(tally, tier, tree, patterns):
         tally.close(tier, start)
         return
     tests = json.loads(listing.stdout)["tests"]
-    chosen = [i for i, t in enumerate(tests, 1) if wanted(patterns, f"{tier}/{t['name']}")]
+    chosen = [i for i, t in enumerate(tests, 1) if wanted(patterns, f"{tier}/{t['name']}") and (not label or label in labels(t))]
     if not chosen:
+        if not patterns:
+            tally.add(tier, "ctest", 0, "failed", f"no test in {tree}")
         tally.close(tier, start)
         return
     which = [] if len(chosen) == len(tests) else ["-I", "0,0,0," + ",".join(map(str, chosen))]
@@ -301,8 +307,9 @@ def main(patterns):
     print(f"weft: checking on {which.upper()} ({why})", flush=True)
     (paths.BUILD / "junit").mkdir(parents=True, exist_ok=True)
     style(tally, patterns)
-    ctest(tally, "unit", paths.BUILD / "weft", patterns)
-    ctest(tally, "asan", paths.BUILD / "asan", patterns)
+    ctest(tally, "unit", patterns)
+    ctest(tally, "asan", patterns)
+    ctest(tally, "tsan", patterns, "threads")
     vm(tally, patterns)
     report.write_json(str(paths.BUILD / "check.json"), "check", which, [
         {"tier": tier, "name": name, "seconds": round(seconds, 3), "verdict": verdict} for tier, name, seconds, verdict, _ in tally.cases])
