@@ -26,7 +26,7 @@ PATHS = {  # what is asked for, and what may carry it
     "staged-tcp": ({"WCCL_PATH": "staged", "WCCL_STAGED_OVER": "tcp"}, ("tcp",)),
 }
 # Runs of wccl-perf: sizes, factor, iterations, warm-up. Every size of a run is measured on every path before the next run begins.
-GROUPS = [(4 << 10, 256 << 10, 4, 20, 3), (1 << 20, 4 << 20, 4, 5, 1), (32 << 20, 32 << 20, 2, 2, 1), (256 << 20, 256 << 20, 2, 1, 1)]
+GROUPS = [(4 << 10, 256 << 10, 4, 20, 3), (1 << 20, 4 << 20, 4, 20, 2), (32 << 20, 32 << 20, 2, 2, 1), (256 << 20, 256 << 20, 2, 1, 1)]
 TRACES = {"training": 12, "loop": 200}  # and steps
 CACHES = {"off": {"WCCL_MR_CACHE_ENTRIES": "0"}, "on": {}}
 RATIOS = [("peer", "staged-tcp"), ("peer", "staged-efa"), ("peer", "onchip"), ("onchip", "staged-tcp")]  # time of the second / of the first
