@@ -144,9 +144,11 @@ class ResetUnderLoad(TwoNodes):
     def test_accelerator(self):
         self.reset("weft")
 
-    def test_accelerator_of_the_detour(self):
-        """No NIC touches HBM: only the device can say that it was lost."""
-        self.reset("weft", path="staged", env={"WCCL_STAGED_OVER": "tcp"})
+    def test_accelerator_of_other_paths(self):
+        """Staged over tcp no NIC touches HBM: only the device can say that it was lost."""
+        for path, over in (("onchip", ""), ("staged", "efa"), ("staged", "tcp")):
+            with self.subTest(path, over=over):
+                self.reset("weft", path=path, env={"WCCL_STAGED_OVER": over})
 
     def test_nic(self):
         self.reset("efa")

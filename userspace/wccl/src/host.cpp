@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kWindow = 512;             // incomplete steps that are looked at
 constexpr std::size_t kCompletions = 64;         // taken from the NIC at a time
 constexpr unsigned kProbes = 3;                  // of a peer, until one is answered
+constexpr unsigned kTurnsToLook = 64;            // without anything done, until the device is asked how it is
 constexpr std::int64_t kWaitPiece = 10'000'000;  // ns
 
 }  // namespace
@@ -307,7 +308,8 @@ void HostExecutor::failed(const weft_ofi_completion& completion, Context* contex
     work_.notify_all();
     return;
   }
-  if (broken_) return;
+  // A NIC that does not reach our own HBM any more says nothing of the peer.
+  if (broken_ || device_error_ || look_at_device()) return;
   if (context && context->kind == Context::Kind::kStep) {
     const Action& action = *static_cast<Action*>(context);
     broken_ =
@@ -461,11 +463,12 @@ void HostExecutor::ring() {
   commands_.clear();
   ++totals_.doorbells;
   if (error == 0) return;
-  // There was room: the queue is halted, or the device is gone.
-  device_error_ = error == -EAGAIN ? -EIO : error;
-  device_failure_.type = WEFT_EVENT_QUEUE_ERROR;
-  device_failure_.object = weft_queue_number(queue_.get());
-  eventfd_write(completion_event_, 1);
+  // There was room: the device is lost, or the queue is halted.
+  if (look_at_device()) return;
+  weft_failure halted{};
+  halted.type = WEFT_EVENT_QUEUE_ERROR;
+  halted.object = weft_queue_number(queue_.get());
+  lost(-EIO, halted);
 }
 
 bool HostExecutor::write(Action& action, bool credit) {
@@ -551,6 +554,8 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
   }
   const microseconds nap(std::min(100 + turn * 50, 300u));
   if (on_device_ == 0) {
+    // A device that is lost takes no command any more: nothing else would tell.
+    if (turn % kTurnsToLook == 0) look_at_device();
     work_.wait_for(lock, nap);
     return;
   }
@@ -563,13 +568,24 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
   std::uint32_t any = 0;
   weft_failure failure{};
   const int error = weft_sync_wait(setup_.device, items.data(), count, nap.count() * 1000, &any, &failure);
-  const bool mine = error != 0 && error != -ETIME && error != -EINTR && concerns(error, failure);
-  if (error != 0 && error != -ETIME && !mine) std::this_thread::sleep_for(nap);
   lock.lock();
-  if (!mine) return;
+  if (error == 0 || error == -ETIME || lost(error, failure)) return;
+  work_.wait_for(lock, nap);  // somebody else's failure: as long as it is there, waiting does not wait
+}
+
+// Did what the device says befall this executor? Then it is the end.
+bool HostExecutor::lost(int error, const weft_failure& failure) {
+  if (error == 0 || error == -ETIME || error == -EINTR || !concerns(error, failure)) return false;
   device_error_ = error;
   device_failure_ = failure;
   eventfd_write(completion_event_, 1);
+  return true;
+}
+
+bool HostExecutor::look_at_device() {
+  const weft_wait_item never{done_.first(), 0, UINT64_MAX};
+  weft_failure failure{};
+  return lost(weft_sync_wait(setup_.device, &never, 1, 0, nullptr, &failure), failure);
 }
 
 // ---- seen from the communicator

@@ -126,6 +126,8 @@ class HostExecutor final : public Executor {
   void failed(const weft_ofi_completion& completion, Context* context);
   void complete(Action& action);
   void retire();
+  bool lost(int error, const weft_failure& failure);
+  bool look_at_device();
   void rest(std::unique_lock<std::mutex>& lock, unsigned turn);
 
   const Setup setup_;
