@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kNever = UINT64_MAX;
 constexpr unsigned kBurst = 8;            // frames of a peer before the next one's turn
 constexpr std::uint32_t kRotate = 16;     // segments of a transfer before the next one's turn
+constexpr std::uint32_t kRotateSelf = 2;  // the same, to a queue of this very device
 constexpr std::size_t kSprayChoice = 16;  // transfers among which spray draws
 constexpr std::uint32_t kResendsAtOnce = 32;
 constexpr std::uint64_t kFirstRoundTripNs = 25'000'000;
@@ -166,6 +167,33 @@ void Transport::send_acks() {
   ack_due_.resize(kept);
 }
 
+// The next segment that may go to the peer, filled into `head` and the buffer; each transfer has `rotate` in a row.
+// nullptr: none.
+Transfer* Transport::take(Peer& peer, std::uint32_t rotate, std::uint32_t& segment, wire::Head& head) {
+  while (!peer.work.empty()) {
+    const auto at = peer.work.begin() + choose(peer);
+    Transfer* transfer = client_.find(*at);
+    bool filled = false;
+    if (transfer != nullptr && transfer->next < transfer->ready()) {
+      segment = transfer->segment(transfer->next);
+      head = {};
+      buffer_.clear();
+      filled = client_.fill(*transfer, segment, head, buffer_);
+    }
+    if (!filled) {
+      peer.work.erase(at);
+      continue;
+    }
+    ++transfer->next;
+    const bool more = transfer->next < transfer->ready();
+    if (more && transfer->next % rotate != 0) return transfer;
+    peer.work.erase(at);
+    if (more) peer.work.push_back(transfer->id);
+    return transfer;
+  }
+  return nullptr;
+}
+
 Transport::Outcome Transport::send_next(Peer& peer, std::uint64_t now_ns, std::size_t& bytes) {
   while (!peer.again.empty()) {
     const std::uint64_t number = peer.again.front();
@@ -191,81 +219,41 @@ Transport::Outcome Transport::send_next(Peer& peer, std::uint64_t now_ns, std::s
     return Outcome::kSent;
   }
   settle(peer);
-  while (!peer.work.empty() && peer.sent.size() < wire::kWindow) {
-    const auto at = peer.work.begin() + choose(peer);
-    const std::uint32_t id = *at;
-    Transfer* transfer = client_.find(id);
-    if (transfer == nullptr || transfer->next >= transfer->ready()) {
-      peer.work.erase(at);
-      continue;
-    }
-    const std::uint32_t segment = transfer->segment(transfer->next);
-    wire::Head head{};
-    buffer_.clear();
-    if (!client_.fill(*transfer, segment, head, buffer_)) {
-      peer.work.erase(at);
-      continue;
-    }
-    ++transfer->next;
-    transfer->touched_ns = now_ns;
-    if (transfer->next >= transfer->ready()) {
-      peer.work.erase(at);
-    } else if (transfer->next % kRotate == 0) {
-      peer.work.erase(at);
-      peer.work.push_back(id);
-    }
-    prepare(peer, head);
-    bytes = wire::kHeadBytes + buffer_.size();
-    if (transfer->kind == TransferKind::kDatagram) {
-      push(peer, head, buffer_, wire::kDataClass);
-      client_.arrived(*transfer, segment, static_cast<std::uint8_t>(hw::Status::kOk));
-    } else {
-      head.seq = peer.base + peer.sent.size();
-      peer.sent.push_back({id, segment, now_ns, now_ns, ++turns_, false, false});
-      push(peer, head, buffer_, wire::kDataClass);
-    }
-    return Outcome::kSent;
+  if (peer.sent.size() >= wire::kWindow) return Outcome::kNothing;
+  wire::Head head{};
+  std::uint32_t segment = 0;
+  Transfer* transfer = take(peer, kRotate, segment, head);
+  if (transfer == nullptr) return Outcome::kNothing;
+  transfer->touched_ns = now_ns;
+  prepare(peer, head);
+  bytes = wire::kHeadBytes + buffer_.size();
+  if (transfer->kind == TransferKind::kDatagram) {
+    push(peer, head, buffer_, wire::kDataClass);
+    client_.arrived(*transfer, segment, static_cast<std::uint8_t>(hw::Status::kOk));
+  } else {
+    head.seq = peer.base + peer.sent.size();
+    peer.sent.push_back({transfer->id, segment, now_ns, now_ns, ++turns_, false, false});
+    push(peer, head, buffer_, wire::kDataClass);
   }
-  return Outcome::kNothing;
+  return Outcome::kSent;
 }
 
 Transport::Outcome Transport::serve_self(Peer& peer, std::size_t& bytes) {
-  while (!peer.work.empty()) {
-    const auto at = peer.work.begin() + choose(peer);
-    const std::uint32_t id = *at;
-    Transfer* transfer = client_.find(id);
-    if (transfer == nullptr || transfer->next >= transfer->ready()) {
-      peer.work.erase(at);
-      continue;
-    }
-    const std::uint32_t segment = transfer->segment(transfer->next);
-    wire::Head head{};
-    buffer_.clear();
-    if (!client_.fill(*transfer, segment, head, buffer_)) {
-      peer.work.erase(at);
-      continue;
-    }
-    ++transfer->next;
-    peer.work.erase(at);
-    if (transfer->next < transfer->ready()) {
-      if (transfer->next % 2 == 0) {
-        peer.work.push_back(id);
-      } else {
-        peer.work.push_front(id);
-      }
-    }
-    bytes = wire::kHeadBytes + buffer_.size();
-    client_.sent(bytes);
-    client_.received(bytes);
-    const std::uint8_t status = client_.receive(peer, head, buffer_);
-    transfer = client_.find(id);  // what was received may have ended it
-    if (transfer != nullptr) {
-      client_.arrived(*transfer, segment,
-                      transfer->kind == TransferKind::kDatagram ? static_cast<std::uint8_t>(hw::Status::kOk) : status);
-    }
-    return Outcome::kSent;
+  wire::Head head{};
+  std::uint32_t segment = 0;
+  Transfer* transfer = take(peer, kRotateSelf, segment, head);
+  if (transfer == nullptr) return Outcome::kNothing;
+  const std::uint32_t id = transfer->id;
+  bytes = wire::kHeadBytes + buffer_.size();
+  client_.sent(bytes);
+  client_.received(bytes);
+  const std::uint8_t status = client_.receive(peer, head, buffer_);
+  transfer = client_.find(id);  // what was received may have ended it
+  if (transfer != nullptr) {
+    client_.arrived(*transfer, segment,
+                    transfer->kind == TransferKind::kDatagram ? static_cast<std::uint8_t>(hw::Status::kOk) : status);
   }
-  return Outcome::kNothing;
+  return Outcome::kSent;
 }
 
 bool Transport::run(std::uint64_t budget, std::uint64_t now_ns) {

@@ -110,6 +110,7 @@ class Transport {
 
   void list(Peer& peer);
   std::uint32_t choose(Peer& peer);
+  Transfer* take(Peer& peer, std::uint32_t rotate, std::uint32_t& segment, wire::Head& head);
   Outcome send_next(Peer& peer, std::uint64_t now_ns, std::size_t& bytes);
   Outcome serve_self(Peer& peer, std::size_t& bytes);
   void prepare(const Peer& peer, wire::Head& head);
