@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM = sys.argv.pop(1)
@@ -104,11 +105,17 @@ class FabricProgram(unittest.TestCase):
         control.close()
         return json.loads(answer)
 
-    def await_ports(self, *names):
+    def await_stats(self, holds):
+        """The ports' counters, once holds(them) is true."""
         for _ in range(200):
-            if {row["port"] for row in self.command("stats")["rows"]} >= set(names):
-                return
-        self.fail(f"no ports {names}")
+            rows = {row["port"]: row for row in self.command("stats")["rows"]}
+            if holds(rows):
+                return rows
+            time.sleep(0.02)
+        self.fail(f"waited in vain; last: {rows}")
+
+    def await_ports(self, *names):
+        self.await_stats(lambda rows: rows.keys() >= set(names))
 
     def test_netdevs_and_accelerators_share_one_segment(self):
         a, b, c = self.port(Netdev), self.port(Netdev), self.port(Weft, "n0d0p0")
@@ -158,7 +165,7 @@ class FabricProgram(unittest.TestCase):
         c.send(frame(1, 3, b"lost"))
         a.send(frame(3, 1, b"netdevs keep theirs"))
         self.assertEqual(c.receive_frame(), frame(3, 1, b"netdevs keep theirs"))
-        rows = {row["port"]: row for row in self.command("stats")["rows"]}
+        rows = self.await_stats(lambda rows: rows["n0d0p0"]["lost"] > 0)
         self.assertEqual((rows["n0d0p0"]["lost"], rows["net0"]["lost"]), (1, 0))
 
     def test_bad_commands_say_why(self):
