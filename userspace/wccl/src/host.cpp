@@ -21,6 +21,7 @@ constexpr std::size_t kWindow = 512;             // incomplete steps that are lo
 constexpr std::size_t kCompletions = 64;         // taken from the NIC at a time
 constexpr unsigned kProbes = 3;                  // of a peer, until one is answered
 constexpr unsigned kTurnsToLook = 64;            // without anything done, until the device is asked how it is
+constexpr unsigned kFlushNap = 60;               // us; a flush is one short read, and what has arrived waits for it
 constexpr std::int64_t kWaitPiece = 10'000'000;  // ns
 
 }  // namespace
@@ -552,7 +553,7 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
     work_.wait_for(lock, microseconds(turn < 50 && !over ? 500 : 10'000));
     return;
   }
-  const microseconds nap(std::min(100 + turn * 50, 300u));
+  const microseconds nap(flush_.under_way ? kFlushNap : std::min(100 + turn * 50, 300u));
   if (on_device_ == 0) {
     // A device that is lost takes no command any more: nothing else would tell.
     if (turn % kTurnsToLook == 0) look_at_device();
