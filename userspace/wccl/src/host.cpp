@@ -557,8 +557,8 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
   if (on_device_ == 0) {
     // A device that is lost takes no command any more: nothing else would tell.
     if (turn % kTurnsToLook == 0) look_at_device();
-    // Whoever submits or probes starts what can start; only to stop has this thread to be here. A wait for the condition
-    // would read the clock twice, and that is slow where the clock is an emulated device.
+    // Whoever submits or probes starts what can start; only to stop has this thread to be here. A wait for the
+    // condition would read the clock twice, and that is slow where the clock is an emulated device.
     lock.unlock();
     std::this_thread::sleep_for(nap);
     lock.lock();
