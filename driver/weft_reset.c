@@ -28,10 +28,11 @@ static void weft_end_epoch(struct weft_device *wdev, enum weft_life life)
 }
 
 /**
- * weft_end_wait() - what a user is told now is true
+ * weft_end_wait() - wait until an epoch that is ending has ended
  * @wdev: the device
  *
- * To be called before an error reaches a user who found the epoch ended: its mappings may be on their way out still.
+ * To be called before a user hears of the loss, since the mappings go after the life has changed. A page fault of another
+ * thread that began before may map a page once more; weft_stop() takes it away. Does not wait for the reset.
  */
 void weft_end_wait(struct weft_device *wdev)
 {
