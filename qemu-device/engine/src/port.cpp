@@ -28,7 +28,8 @@ Port::Clock::time_point Port::next_attempt() const {
 }
 
 void Port::open(fabric::Fd fd) {
-  link_ = std::make_unique<fabric::SocketLink>(std::move(fd), *this, fabric::SocketLink::Options{.name = config_.name});
+  link_ = std::make_unique<fabric::SocketLink>(std::move(fd), *this,
+                                               fabric::SocketLink::Options{.name = config_.name, .stations = true});
 }
 
 void Port::tend(int polled_fd, short revents) {
@@ -150,6 +151,11 @@ void Port::on_state(bool up) {
     backoff_ = milliseconds{0};
   }
   config_.model->link_state(config_.device, config_.index, up ? 1 : 0);
+}
+
+void Port::on_station(const fabric::Mac& mac, bool up) {
+  if (config_.model->link_station == nullptr) return;
+  config_.model->link_station(config_.device, config_.index, mac.data(), up ? 1 : 0);
 }
 
 }  // namespace weft::engine

@@ -53,6 +53,7 @@ class Port final : public fabric::LinkOwner {
   void on_ready(unsigned cls) override;
   void on_pause(unsigned cls, bool stop) override;
   void on_state(bool up) override;
+  void on_station(const fabric::Mac& mac, bool up) override;
 
  private:
   void open(fabric::Fd fd);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/fabric/link.hpp"
@@ -28,7 +29,9 @@ class NetdevLink final : public Link {
   bool readable();
   void writable() { flush(); }
   void flush();
-  void set_state(bool up) { local_up_ = up; }
+  void set_state(bool up) {
+    if (std::exchange(local_up_, up) != up) owner_.on_state(up);
+  }
   bool open() const { return open_; }
 
  private:

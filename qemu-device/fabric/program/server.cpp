@@ -76,7 +76,7 @@ class Server::PortSession final : public Session,
  private:
   void join() {
     constexpr bool lossless = std::is_same_v<LinkType, SocketLink>;
-    port_ = &server_.switch_.add_port({name_, lossless, lossless ? SIZE_MAX : kNetdevQueue});
+    port_ = &server_.switch_.add_port({name_, lossless, lossless ? SIZE_MAX : kNetdevQueue, !lossless});
     port_->attach(*link_);
   }
 
@@ -224,11 +224,12 @@ void Server::settle() {
   flush_all();
   // Not from inside a session's own handler.
   asio::post(io_, [this] {
-    sessions_.remove_if([](const auto& session) {
+    const auto removed = sessions_.remove_if([](const auto& session) {
       if (session->open()) return false;
       session->close();
       return true;
     });
+    if (removed > 0) flush_all();  // the others were told whose stations are gone
   });
 }
 
@@ -265,6 +266,8 @@ nlohmann::json Server::stats() const {
                     {"dropped_queue", c.dropped_queue},
                     {"dropped_down", c.dropped_down},
                     {"dropped_short", c.dropped_short},
+                    {"dropped_source", c.dropped_source},
+                    {"unreachable", c.unreachable},
                     {"lost", c.lost},
                     {"duplicated", c.duplicated},
                     {"reordered", c.reordered},
@@ -319,6 +322,7 @@ nlohmann::json Server::command(const std::string& line) try {
     for (auto& session : sessions_) {
       if (session->name() != what) continue;
       session->set_state(state == "up");
+      session->flush();  // the others are told of its stations: settle() flushes them
       return {{"ok", true}};
     }
     return refuse("no port " + what);

@@ -66,6 +66,9 @@ Decode decode(std::span<const std::byte> input, Message& message) {
     case MessageType::kFrame:
       if (head.length < kFrameMin) return Decode::kBad;
       break;
+    case MessageType::kStation:
+      if (head.length != sizeof(StationPayload)) return Decode::kBad;
+      break;
     case MessageType::kCredit:
     case MessageType::kPause:
     case MessageType::kState:
@@ -88,7 +91,7 @@ std::array<std::byte, sizeof(MessageHead)> encode_head(MessageType type, unsigne
 HelloPayload make_hello(std::string_view name, unsigned credits) {
   HelloPayload hello{};
   hello.magic = kHelloMagic;
-  hello.version = 1;
+  hello.version = kHelloVersion;
   hello.credits = credits;
   name.copy(hello.name, sizeof(hello.name) - 1);
   return hello;
@@ -118,6 +121,7 @@ SocketLink::SocketLink(Fd fd, LinkOwner& owner, const Options& options)
     : fd_(std::move(fd)),
       owner_(owner),
       window_(std::clamp(options.credits, 1u, 65535u)),
+      takes_stations_(options.stations),
       capacity_(std::max(options.output_bytes, 2 * kMessageMax + kControlRoom)),
       // Pages that are never used are never touched.
       output_(std::make_unique_for_overwrite<std::byte[]>(capacity_)),
@@ -190,12 +194,27 @@ void SocketLink::set_state(bool up) { local_up_ = up; }
 
 unsigned SocketLink::credits(unsigned cls) const { return up() && cls < kClasses ? class_[cls].credits : 0; }
 
+void SocketLink::station(const Mac& mac, bool up) {
+  if (!this->up()) return;  // who comes later need not know what was before
+  if (stations_.size() == kStations) {
+    ++counters_.stations_dropped;
+    return;
+  }
+  stations_.emplace_back(mac, up);
+}
+
 // Credits, pauses and state are remembered rather than queued, so that they take bounded room.
 void SocketLink::queue_control() {
   constexpr std::size_t kOne = sizeof(MessageHead);
   if (local_up_ != local_up_sent_ && room() >= kOne) {
     put_message(MessageType::kState, 0, local_up_ ? 1 : 0);
     local_up_sent_ = local_up_;
+  }
+  constexpr std::size_t kStation = kOne + sizeof(StationPayload);
+  for (; !stations_.empty() && room() >= kStation; stations_.pop_front()) {
+    const StationPayload payload{stations_.front().first, 0};
+    put(encode_head(MessageType::kStation, 0, stations_.front().second ? 1 : 0, sizeof(payload)));
+    put(std::as_bytes(std::span(&payload, 1)));
   }
   for (unsigned cls = 0; cls < kClasses; ++cls) {
     Class& c = class_[cls];
@@ -306,13 +325,20 @@ void SocketLink::handle(const Message& message) {
     case MessageType::kState:
       peer_up_ = head.count != 0;
       return settle();
+    case MessageType::kStation: {
+      if (!takes_stations_) return fail(LinkError::kBadMessage);  // a port cannot speak for others
+      StationPayload station;
+      std::memcpy(&station, message.payload.data(), sizeof(station));
+      if (up()) owner_.on_station(station.mac, head.count != 0);
+      return;
+    }
   }
 }
 
 void SocketLink::handle_hello(std::span<const std::byte> payload) {
   HelloPayload hello;
   std::memcpy(&hello, payload.data(), sizeof(hello));
-  if (hello.magic != kHelloMagic || hello.version != 1 || hello.credits == 0 || hello.credits > 65535) {
+  if (hello.magic != kHelloMagic || hello.version != kHelloVersion || hello.credits == 0 || hello.credits > 65535) {
     return fail(LinkError::kBadHello);
   }
   peer_window_ = hello.credits;

@@ -4,16 +4,25 @@
 #include <algorithm>
 #include <utility>
 
+#include "unreachable.hpp"
+
 namespace weft::fabric {
 namespace {
 
 constexpr std::size_t kEthernetHeader = 14;
+constexpr unsigned kAnswersPerTenth = 20;        // ICMP errors a port in 0.1 s (RFC 1812 4.3.2.8)
 constexpr std::uint64_t kGroupBit = 1ull << 40;  // of the first byte: multicast and broadcast
 
 std::uint64_t address_at(std::span<const std::byte> frame, std::size_t offset) {
   std::uint64_t address = 0;
   for (std::size_t i = 0; i < 6; i++) address = address << 8 | std::to_integer<std::uint64_t>(frame[offset + i]);
   return address;
+}
+
+Mac mac_of(std::uint64_t address) {
+  Mac mac;
+  for (std::size_t i = 0; i < mac.size(); i++) mac[i] = static_cast<std::uint8_t>(address >> (40 - 8 * i));
+  return mac;
 }
 
 }  // namespace
@@ -51,7 +60,9 @@ Switch::Port& Switch::add_port(PortOptions options) {
 
 void Switch::remove_port(Port& port) {
   port.detach();
-  std::erase_if(table_, [&](const auto& entry) { return entry.second == &port; });
+  set_stations(port, false);
+  for (auto& [address, station] : table_)
+    if (station.port == &port) station.port = nullptr;
   ports_.erase(port.number_);
 }
 
@@ -119,10 +130,67 @@ void Switch::receive(Port& from, unsigned cls, std::span<const std::byte> frame)
   }
 }
 
+bool Switch::room_for_station() {
+  if (table_.size() < config_.addresses) return true;
+  const auto old = std::find_if(table_.begin(), table_.end(), [](const auto& entry) { return !entry.second.port; });
+  if (old == table_.end()) return false;
+  table_.erase(old);
+  return true;
+}
+
+bool Switch::learn(Port& from, Address source) {
+  if (source & kGroupBit) return true;
+  const auto known = table_.find(source);
+  if (known == table_.end()) {
+    if (from.stations_ < config_.port_addresses && room_for_station()) {
+      table_.emplace(source, Station{&from, false});
+      from.stations_++;
+    }
+    return true;
+  }
+  Station& station = known->second;
+  if (!station.gone) return station.port == &from;
+  if (station.port) station.port->stations_--;
+  station = {&from, false};
+  from.stations_++;
+  tell(from, source, true);
+  return true;
+}
+
+void Switch::set_stations(Port& port, bool up) {
+  for (auto& [address, station] : table_) {
+    if (station.port != &port || station.gone != up) continue;
+    station.gone = !up;
+    tell(port, address, up);
+  }
+}
+
+void Switch::tell(const Port& except, Address address, bool up) {
+  for (auto& [number, port] : ports_)
+    if (port.get() != &except && port->link_) port->link_->station(mac_of(address), up);
+}
+
+bool Switch::unreachable(Port& from, std::span<const std::byte> frame) {
+  const std::vector<std::byte> answer = host_unreachable(frame);
+  if (answer.empty()) return false;
+  from.counters_.unreachable++;
+  if (config_.now_ns) {
+    const std::uint64_t now = config_.now_ns() / 100'000'000;
+    if (std::exchange(from.answer_time_, now) != now) from.answers_ = 0;
+    if (++from.answers_ > kAnswersPerTenth) return true;
+  }
+  offer(from, 0, answer);
+  return true;
+}
+
 void Switch::forward(Port& from, unsigned cls, std::span<const std::byte> frame, bool owes_credit) {
   const Address destination = address_at(frame, 0);
   const Address source = address_at(frame, 6);
-  if (!(source & kGroupBit) && (table_.size() < config_.addresses || table_.contains(source))) table_[source] = &from;
+  if (!learn(from, source)) {
+    from.counters_.dropped_source++;
+    if (owes_credit) from.link_->release(cls, 1);
+    return;
+  }
 
   std::shared_ptr<Held> held;  // made when the first copy has to wait
   const auto send = [&](Port& to) {
@@ -132,8 +200,10 @@ void Switch::forward(Port& from, unsigned cls, std::span<const std::byte> frame,
     to.queue_[cls].push_back(held);
   };
   const auto known = destination & kGroupBit ? table_.end() : table_.find(destination);
-  if (known != table_.end()) {
-    if (known->second != &from) send(*known->second);
+  if (known != table_.end() && known->second.gone && from.options_.answers_unreachable && unreachable(from, frame)) {
+    // Answered.
+  } else if (known != table_.end() && known->second.port) {
+    if (known->second.port != &from) send(*known->second.port);
   } else {
     for (auto& [number, to] : ports_) {
       if (to.get() == &from) continue;
@@ -223,6 +293,7 @@ void Switch::Port::on_pause(unsigned cls, bool stop) {
 }
 
 void Switch::Port::on_state(bool up) {
+  switch_.set_stations(*this, up);
   if (up) return;
   reordered_.reset();
   for (auto& queue : queue_) {

@@ -433,8 +433,8 @@ TEST(EfaOptions, AreCheckedAndNamed) {
     const weft_abi_config config{sizeof(config), 1, &option};
     void* model = nullptr;
     char message[128] = "";
-    const int result = weft_efa_model_entry(1)->create(&abi, &config, &model, message, sizeof(message));
-    if (result == 0) weft_efa_model_entry(1)->destroy(model);
+    const int result = weft_efa_model_entry(WEFT_ABI_VERSION)->create(&abi, &config, &model, message, sizeof(message));
+    if (result == 0) weft_efa_model_entry(WEFT_ABI_VERSION)->destroy(model);
     return result != 0 && std::string(message).find(key) == 0;
   };
   EXPECT_TRUE(refused("mtu", "100"));

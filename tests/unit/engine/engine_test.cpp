@@ -441,6 +441,24 @@ TEST(EngineLinks, ConnectsToASwitchThatComesLateAndAgainWhenItWentAway) {
   }
 }
 
+TEST(EngineLinks, ModelHearsOfStationsThatAreGoneAndBack) {
+  Device d(kLinked);
+  d.start();
+  auto [near, far] = weft::fabric::socket_pair();
+  ASSERT_EQ(weft_engine_link_fd(d.engine, 0, ::dup(near.get())), 0);
+  Silent owner;
+  weft::fabric::SocketLink port(std::move(far), owner, {.name = "switch"});
+  ASSERT_TRUE(eventually([&] {
+    port.readable();
+    return d.read(TOY_LINKS_UP) == 1 && port.up();
+  }));
+  port.station({2, 0, 0, 0, 0xab, 1}, false);
+  port.station({2, 0, 0, 0, 0xab, 1}, true);
+  port.station({2, 0, 0, 0, 0xab, 2}, false);
+  port.flush();
+  EXPECT_TRUE(eventually([&] { return d.read(TOY_GONE) == 0x010202000000ab02; })) << std::hex << d.read(TOY_GONE);
+}
+
 // ---- Life
 
 TEST(Engine, ThreadBeginsAndEndsOnce) {
@@ -592,20 +610,20 @@ TEST(Engine, RefusesWithAReason) {
   std::string message;
   weft_abi_model model = *toy_model_entry(WEFT_ABI_VERSION);
   EXPECT_EQ(create_with(nullptr, nullptr, message), -EPROTO);
-  model.version = 2;
+  model.version = WEFT_ABI_VERSION + 1;
   EXPECT_EQ(create_with(&model, nullptr, message), -EPROTO);
-  EXPECT_EQ(message, "the model does not speak version 1 of the model ABI");
+  EXPECT_EQ(message, "the model does not speak version " + std::to_string(WEFT_ABI_VERSION) + " of the model ABI");
   model = *toy_model_entry(WEFT_ABI_VERSION);
   model.step = nullptr;
   EXPECT_EQ(create_with(&model, nullptr, message), -EPROTO);
   const weft_abi_option unknown{"colour", "red"};
-  EXPECT_EQ(create_with(toy_model_entry(1), &unknown, message), -EINVAL);
+  EXPECT_EQ(create_with(toy_model_entry(WEFT_ABI_VERSION), &unknown, message), -EINVAL);
   EXPECT_EQ(message, "toy: no option colour");
   const weft_abi_option odd{"ram", "5000"};
-  EXPECT_EQ(create_with(toy_model_entry(1), &odd, message), -EINVAL);
+  EXPECT_EQ(create_with(toy_model_entry(WEFT_ABI_VERSION), &odd, message), -EINVAL);
   EXPECT_EQ(message, "the model's BAR2 is not a power of two from 4096 up");
   const weft_abi_option many{"links", "65"};
-  EXPECT_EQ(create_with(toy_model_entry(1), &many, message), -EINVAL);
+  EXPECT_EQ(create_with(toy_model_entry(WEFT_ABI_VERSION), &many, message), -EINVAL);
 }
 
 }  // namespace

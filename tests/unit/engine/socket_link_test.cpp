@@ -21,6 +21,7 @@ struct Owner : LinkOwner {
   std::vector<bool> states;
   unsigned ready = 0;
   std::vector<bool> pauses;
+  std::vector<std::pair<unsigned, bool>> stations;
   SocketLink* link = nullptr;
   bool release = true;
 
@@ -31,6 +32,7 @@ struct Owner : LinkOwner {
   void on_ready(unsigned) override { ++ready; }
   void on_pause(unsigned, bool stop) override { pauses.push_back(stop); }
   void on_state(bool up) override { states.push_back(up); }
+  void on_station(const Mac& mac, bool up) override { stations.emplace_back(mac[5], up); }
 };
 
 std::vector<std::byte> frame_of(std::size_t bytes, unsigned seed) {
@@ -98,6 +100,38 @@ TEST(SocketLink, CarriesEveryFrameInOrderThroughAFullSocket) {
   EXPECT_EQ(p.right.counters().rx_frames, total);
   // Batched: many frames a system call.
   EXPECT_LT(p.right.counters().reads, total / 5);
+}
+
+TEST(SocketLink, ASwitchSaysWhatStationsAreGoneAndNobodyElseDoes) {
+  auto [near, far] = socket_pair();
+  Owner port_owner, switch_owner;
+  SocketLink port(std::move(near), port_owner, {.name = "port", .stations = true});
+  SocketLink sw(std::move(far), switch_owner, {.name = "switch"});
+  port_owner.link = &port;
+  switch_owner.link = &sw;
+  sw.station({2, 0, 0, 0, 0, 9}, false);  // before it is up: forgotten
+  const auto pump = [&] {
+    for (int i = 0; i < 3; ++i) {
+      port.flush();
+      sw.readable();
+      port.readable();
+    }
+  };
+  pump();
+  EXPECT_TRUE(port_owner.stations.empty());
+  EXPECT_EQ(send(sw, 0, frame_of(64, 1)), SendResult::kSent);
+  for (unsigned i = 0; i < 2000; ++i) sw.station({2, 0, 0, 0, 0, static_cast<std::uint8_t>(i)}, i % 2 == 0);
+  pump();
+  EXPECT_EQ(port_owner.frames.size(), 1u);
+  ASSERT_EQ(port_owner.stations.size(), 1024u) << "those that wait are bounded";
+  EXPECT_EQ(sw.counters().stations_dropped, 976u);
+  for (unsigned i = 0; i < 1024; ++i) {
+    ASSERT_EQ(port_owner.stations[i], (std::pair{i % 256, i % 2 == 0}));
+  }
+  port.station({2, 0, 0, 0, 0, 1}, false);  // a port that lies
+  pump();
+  EXPECT_TRUE(switch_owner.stations.empty());
+  EXPECT_EQ(sw.error(), LinkError::kBadMessage);
 }
 
 TEST(SocketLink, CreditsBoundWhatIsUnderWay) {
@@ -197,7 +231,7 @@ TEST(SocketLink, HelloOnTheWireIsAsTheHeaderSays) {
   r.link->flush();
   std::array<unsigned char, 56> got{};
   ASSERT_EQ(::read(r.far.get(), got.data(), got.size()), 56);
-  const unsigned char want[] = {48, 0, 0,    0,    1, 0, 0, 0, 'W', 'L', 'N', 'K', 1,   0,
+  const unsigned char want[] = {48, 0, 0,    0,    1, 0, 0, 0, 'W', 'L', 'N', 'K', 2,   0,
                                 0,  0, 0x34, 0x12, 0, 0, 0, 0, 0,   0,   'r', 'a', 'w', 0};
   EXPECT_TRUE(std::equal(std::begin(want), std::end(want), got.begin()));
 }
@@ -220,9 +254,9 @@ TEST(SocketLink, RefusesWhatIsNotTheProtocol) {
     std::uint32_t length;
   };
   for (const Case c :
-       {Case{MessageType{0}, 0, 0}, Case{MessageType{6}, 0, 0}, Case{MessageType::kFrame, 8, 64},
-        Case{MessageType::kFrame, 0, kFrameMax + 1}, Case{MessageType::kFrame, 0, 13}, Case{MessageType::kCredit, 0, 1},
-        Case{MessageType::kHello, 0, 48}, Case{MessageType::kFrame, 0, ~0u}}) {
+       {Case{MessageType{0}, 0, 0}, Case{MessageType{7}, 0, 0}, Case{MessageType::kStation, 0, 7},
+        Case{MessageType::kFrame, 8, 64}, Case{MessageType::kFrame, 0, kFrameMax + 1}, Case{MessageType::kFrame, 0, 13},
+        Case{MessageType::kCredit, 0, 1}, Case{MessageType::kHello, 0, 48}, Case{MessageType::kFrame, 0, ~0u}}) {
     Raw r;
     r.hello();
     r.head(c.type, c.cls, 0, c.length);
@@ -254,7 +288,7 @@ TEST(SocketLink, RefusesBadHelloAndFrameBeforeIt) {
   {
     Raw r;
     HelloPayload h = make_hello("x", 1);
-    h.version = 2;
+    h.version = kHelloVersion + 1;
     r.head(MessageType::kHello, 0, 0, sizeof(h));
     r.write(std::as_bytes(std::span(&h, 1)));
     EXPECT_EQ(r.link->error(), LinkError::kBadHello);

@@ -23,6 +23,7 @@ struct Toy {
   uint64_t dma_addr = 0, dma_bytes = 0, dma_go = 0, dma_done = 0, dma_error = 0;
   bool irq_pending = false;
   uint64_t irq = 0, deadline = UINT64_MAX, fired = 0, send_left = 0, sent = 0, received = 0, bad = 0, up = 0;
+  uint64_t gone = 0;  // see TOY_GONE
   uint64_t stepper = 0, log = 0;
   uint32_t cold = 0, flr = 0;
   std::array<uint32_t, 8> credit_due{};
@@ -111,6 +112,8 @@ uint64_t region_read(void* model, uint32_t bar, uint64_t offset, uint32_t bytes)
         return t.bad;
       case TOY_LINKS_UP:
         return t.up;
+      case TOY_GONE:
+        return t.gone;
       case TOY_STEPPER:
         return t.stepper;
       case TOY_RESETS:
@@ -212,6 +215,13 @@ void link_state(void* model, uint32_t link, int up) {
   t.up = up ? t.up | 1ull << link : t.up & ~(1ull << link);
 }
 
+void link_station(void* model, uint32_t, const uint8_t mac[6], int up) {
+  Toy& t = *static_cast<Toy*>(model);
+  uint64_t address = 0;
+  for (int i = 0; i < 6; ++i) address = address << 8 | mac[i];
+  t.gone = ((t.gone >> 48) + (up ? 0x100 : 1)) << 48 | address;
+}
+
 weft_abi_step step(void* model, uint32_t budget) {
   Toy& t = *static_cast<Toy*>(model);
   const weft_abi_host& h = t.host;
@@ -281,6 +291,7 @@ const weft_abi_model kModel = {
     .link_ready = link_ready,
     .link_pause = link_pause,
     .link_state = link_state,
+    .link_station = link_station,
     .step = step,
     .fault = nullptr,
 };

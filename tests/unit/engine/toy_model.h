@@ -34,6 +34,7 @@ extern "C" {
 #define TOY_STEPPER 0xa0    /* low bits of the identity of the thread that made the last step */
 #define TOY_RESETS 0xa8     /* read: cold in the low, FLR in the high half */
 #define TOY_LOG 0xb0        /* log so many warnings in step() */
+#define TOY_GONE 0xc0       /* low 48 bits: the last station that was gone or back; then 8 bits: gone so far, 8: back */
 #define TOY_DISCARD 0xb8    /* ram_discard of TOY_DMA_BYTES bytes at this offset; result in TOY_DMA_ERROR */
 
 const struct weft_abi_model* toy_model_entry(uint32_t version);

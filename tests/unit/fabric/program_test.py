@@ -16,7 +16,7 @@ import time
 import unittest
 
 PROGRAM = sys.argv.pop(1)
-HELLO, FRAME, CREDIT, PAUSE, STATE = 1, 2, 3, 4, 5
+HELLO, FRAME, CREDIT, PAUSE, STATE, STATION = 1, 2, 3, 4, 5, 6
 
 
 def frame(to, source, text):
@@ -55,7 +55,7 @@ class Netdev(Port):
 class Weft(Port):
     def __init__(self, path, name, credits=1024):
         super().__init__(path)
-        self.message(HELLO, 0, 0, struct.pack("<IHHII32s", 0x4B4E4C57, 1, 0, credits, 0, name.encode()))
+        self.message(HELLO, 0, 0, struct.pack("<IHHII32s", 0x4B4E4C57, 2, 0, credits, 0, name.encode()))
         assert self.receive()[0] == HELLO
 
     def message(self, kind, cls, count, payload=b""):
@@ -167,6 +167,28 @@ class FabricProgram(unittest.TestCase):
         self.assertEqual(c.receive_frame(), frame(3, 1, b"netdevs keep theirs"))
         rows = self.await_stats(lambda rows: rows["n0d0p0"]["lost"] > 0)
         self.assertEqual((rows["n0d0p0"]["lost"], rows["net0"]["lost"]), (1, 0))
+
+    def test_a_port_that_ends_is_told_to_the_others(self):
+        a, b, c, d = self.port(Netdev), self.port(Netdev), self.port(Weft, "n0d0p0"), self.port(Weft, "n1d0p0")
+        self.await_ports("net0", "net1", "n0d0p0", "n1d0p0")
+        b.send(frame(9, 2, b"here"))
+        d.send(frame(9, 4, b"and here"))
+        for _ in range(2):
+            a.receive(), c.receive_frame()
+        b.close()
+        self.assertEqual(c.receive(), (STATION, 0, bytes([2, 0, 0, 0, 0, 2, 0, 0])))
+        self.assertTrue(self.command("link n1d0p0 down")["ok"])
+        self.assertEqual(c.receive(), (STATION, 0, bytes([2, 0, 0, 0, 0, 4, 0, 0])))
+        self.assertTrue(self.command("link n1d0p0 up")["ok"])
+        self.assertEqual(c.receive(), (STATION, 1, bytes([2, 0, 0, 0, 0, 4, 0, 0])))
+        # A guest is told by ICMP: host unreachable, with the packet.
+        packet = bytes.fromhex("450000280000400040060000") + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + b"tcp".ljust(20, b".")
+        a.send(frame(2, 1, b"")[:12] + b"\x08\0" + packet)
+        answer = a.receive()
+        self.assertEqual(answer[34:36], bytes([3, 1]))
+        self.assertEqual(answer[42:], packet)
+        self.assertTrue(self.command("link net0 down")["ok"])
+        self.assertEqual(c.receive(), (STATION, 0, bytes([2, 0, 0, 0, 0, 1, 0, 0])))
 
     def test_bad_commands_say_why(self):
         for line, why in (("plan loss=2", "probability"), ("plan x=1", "no x"), ("link nobody up", "no port nobody"),

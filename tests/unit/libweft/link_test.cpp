@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -25,11 +26,13 @@ class Owner final : public weft::fabric::LinkOwner {
   void on_ready(unsigned) override { ++readies; }
   void on_pause(unsigned, bool stop) override { pauses.push_back(stop); }
   void on_state(bool up) override { states.push_back(up); }
+  void on_station(const weft::fabric::Mac& mac, bool up) override { stations.push_back({mac[5], up, frames.size()}); }
 
   std::vector<std::uint64_t> times;
   std::vector<unsigned> classes;
   std::vector<std::vector<std::byte>> frames;
   std::vector<bool> pauses, states;
+  std::vector<std::array<std::size_t, 3>> stations;  // address, up, frames before it
   int readies = 0;
 
  private:
@@ -68,6 +71,21 @@ TEST_F(Link, TimeIsRateAndLatency) {
   EXPECT_THAT(at_b.times, ElementsAre(100 + 250, 300 + 250, 307 + 250));
   EXPECT_EQ(at_b.frames[0].size(), 1226u);
   EXPECT_EQ(at_b.frames[2].size(), 20u);
+}
+
+TEST_F(Link, StationsGoBehindTheFramesBeforeThem) {
+  ASSERT_EQ(send(a, 9000), SendResult::kSent);
+  a.station({2, 0, 0, 0, 0, 7}, false);
+  ASSERT_EQ(send(a, 100), SendResult::kSent);
+  a.station({2, 0, 0, 0, 0, 7}, true);
+  run();
+  EXPECT_THAT(at_b.stations, ElementsAre(std::array<std::size_t, 3>{7, 0, 1}, std::array<std::size_t, 3>{7, 1, 2}));
+  a.station({2, 0, 0, 0, 0, 8}, false);
+  b.set_state(false);  // lost with all that is under way
+  a.station({2, 0, 0, 0, 0, 8}, false);
+  b.set_state(true);
+  run();
+  EXPECT_EQ(at_b.stations.size(), 2u);
 }
 
 TEST_F(Link, CreditsBoundWhatIsUnderWay) {

@@ -120,6 +120,7 @@ const weft_abi_model kToy = {
     .link_ready = [](void* model, std::uint32_t, std::uint32_t) { of(model).host.wake(of(model).host.opaque); },
     .link_pause = [](void*, std::uint32_t, std::uint32_t, int) {},
     .link_state = [](void* model, std::uint32_t, int up) { of(model).up = up != 0; },
+    .link_station = nullptr,
     .step = step,
     .fault = nullptr,
 };

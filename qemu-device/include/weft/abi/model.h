@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * Model ABI, version 1: between a device model and whatever hosts it.
+ * Model ABI, version 2: between a device model and whatever hosts it.
  *
  * Shaped like vfio-user. Hosts are the QEMU front end, the in-process simulator, unit tests and fuzzers; models are
  * the accelerator, the host NIC and anybody else's device. A model is a shared or static library that exports one
@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define WEFT_ABI_VERSION 1u
+#define WEFT_ABI_VERSION 2u
 #define WEFT_ABI_BARS 6
 
 enum weft_abi_bar_kind {
@@ -199,6 +199,13 @@ struct weft_abi_model {
 	void (*link_ready)(void *model, uint32_t link, uint32_t cls);
 	void (*link_pause)(void *model, uint32_t link, uint32_t cls, int stop);
 	void (*link_state)(void *model, uint32_t link, int up);
+	/**
+	 * Optional, may be NULL. The switch at the other end of `link` says that the station `mac` is gone (`up` 0: its
+	 * connection to the switch closed, or its link went down), or that it is back (1). Only the switch can say so. A model
+	 * forgets nothing by itself when it is silent here: a station that stands still is not gone. A port that comes up later
+	 * does not hear what happened before.
+	 */
+	void (*link_station)(void *model, uint32_t link, const uint8_t mac[6], int up);
 
 	/** Do work of about `budget` bytes, at least one piece of it if there is any. */
 	struct weft_abi_step (*step)(void *model, uint32_t budget);

@@ -17,7 +17,8 @@ namespace weft::abi
 {
 
 // `Device` has info, attach_ram, region_read, region_write, reset, quiesce, resume, link_receive, link_ready, link_state and
-// step, with the table's arguments, and may have fault(name, values). `make` returns it as a std::unique_ptr; what it
+// step, with the table's arguments, and may have fault(name, values) and
+// link_station(link, mac, up). `make` returns it as a std::unique_ptr; what it
 // throws becomes the message of create(): -ENOMEM for std::bad_alloc, else -EINVAL. Bus memory is reached through the
 // host's calls only, and a paused link simply gives no credit, which link_ready() ends.
 template <class Device, std::unique_ptr<Device> (*make)(const weft_abi_host &, const weft_abi_config &)>
@@ -74,6 +75,13 @@ constexpr weft_abi_model model_of()
 	table.link_pause = [](void *, std::uint32_t, std::uint32_t, int) {};
 	table.link_state = [](void *model, std::uint32_t link, int up) { Call::on(model).link_state(link, up != 0); };
 	table.step = [](void *model, std::uint32_t budget) { return Call::on(model).step(budget); };
+	if constexpr (requires(Device &device, std::span<const std::uint8_t, 6> mac) {
+			      device.link_station(0u, mac, true);
+		      }) {
+		table.link_station = [](void *model, std::uint32_t link, const std::uint8_t *mac, int up) {
+			Call::on(model).link_station(link, std::span<const std::uint8_t, 6>(mac, 6), up != 0);
+		};
+	}
 	if constexpr (requires(Device &device) { device.fault("", std::span<const std::uint64_t>()); }) {
 		table.fault = [](void *model, const char *name, const std::uint64_t *value, std::uint32_t values) {
 			return Call::on(model).fault(name, {value, value != nullptr ? values : 0});

@@ -67,6 +67,16 @@ class Device::Port final : public fabric::LinkOwner {
     device_.world_.log.add(device_.world_.scheduler.now(), device_.number_, "link", values);
     device_.model_.link_state(device_.instance_.get(), number_, up ? 1 : 0);
   }
+  void on_station(const fabric::Mac& mac, bool up) override {
+    const std::uint64_t values[] = {number_,
+                                    std::uint64_t{mac[0]} << 40 | std::uint64_t{mac[1]} << 32 |
+                                        std::uint64_t{mac[2]} << 24 | std::uint64_t{mac[3]} << 16 |
+                                        std::uint64_t{mac[4]} << 8 | mac[5],
+                                    up ? 1u : 0u};
+    device_.world_.log.add(device_.world_.scheduler.now(), device_.number_, "station", values);
+    if (device_.model_.link_station == nullptr) return;
+    device_.model_.link_station(device_.instance_.get(), number_, mac.data(), up ? 1 : 0);
+  }
 
  private:
   Device& device_;

@@ -61,6 +61,7 @@ void LinkEnd::down() {
   ++epoch_;
   for (const Arrival& arrival : arriving_) pool_.release(arrival.buffer);
   arriving_.clear();
+  stations_.clear();
   credits_.fill(kCredits);
   stalled_.fill(false);
 }
@@ -91,6 +92,21 @@ void LinkEnd::deliver(std::uint64_t epoch) {
   owner_->on_frame(arrival.cls, {arrival.buffer->bytes.data(), arrival.buffer->length});
   pool_.set_current(nullptr);
   pool_.release(arrival.buffer);
+}
+
+// Behind the frames that were sent before.
+void LinkEnd::station(const fabric::Mac& mac, bool up) {
+  if (!up_) return;
+  peer_->stations_.emplace_back(mac, up);
+  const std::uint64_t sent = (std::max(free_at_ps_, scheduler_.now() * 1000) + 999) / 1000;
+  scheduler_.at(sent + timing_.latency_ns, peer_->device_, peer_->station_task_, peer_->epoch_);
+}
+
+void LinkEnd::deliver_station(std::uint64_t epoch) {
+  if (epoch != epoch_ || stations_.empty()) return;
+  const auto [mac, up] = stations_.front();
+  stations_.pop_front();
+  owner_->on_station(mac, up);
 }
 
 void LinkEnd::release(unsigned cls, unsigned frames) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "scheduler.hpp"
@@ -62,6 +63,7 @@ class LinkEnd final : public fabric::Link {
   void pause(unsigned cls, bool stop) override;
   unsigned credits(unsigned cls) const override { return credits_[cls]; }
   bool up() const override { return up_; }
+  void station(const fabric::Mac& mac, bool up) override;
   std::uint64_t stalls() const { return stalls_; }
 
  private:
@@ -77,6 +79,14 @@ class LinkEnd final : public fabric::Link {
    private:
     LinkEnd& end_;
   };
+  class Stations final : public Task {
+   public:
+    explicit Stations(LinkEnd& end) : end_(end) {}
+    void run(std::uint64_t epoch) override { end_.deliver_station(epoch); }
+
+   private:
+    LinkEnd& end_;
+  };
   class Ready final : public Task {
    public:
     explicit Ready(LinkEnd& end) : end_(end) {}
@@ -88,6 +98,7 @@ class LinkEnd final : public fabric::Link {
 
   void down();
   void deliver(std::uint64_t epoch);
+  void deliver_station(std::uint64_t epoch);
   void ready(unsigned cls);
 
   Scheduler& scheduler_;
@@ -103,7 +114,9 @@ class LinkEnd final : public fabric::Link {
   std::array<bool, fabric::kClasses> stalled_{};  // send() said kNoCredit, on_ready() is owed
   std::uint64_t stalls_ = 0;
   std::deque<Arrival> arriving_;
+  std::deque<std::pair<fabric::Mac, bool>> stations_;  // likewise
   Deliver deliver_task_{*this};
+  Stations station_task_{*this};
   Ready ready_task_{*this};
 };
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -84,11 +85,13 @@ class SocketLink final : public Link {
     std::string name;                       // of this port, at most 31 bytes are sent
     unsigned credits = kCreditFrames;       // frames a class that the peer may have under way to us, 1..65535
     std::size_t output_bytes = 512 * 1024;  // at least two frames
+    bool stations = false;                  // the peer is a switch, which may say what stations are gone or back
   };
   struct Counters {
     std::uint64_t tx_frames = 0, tx_bytes = 0, rx_frames = 0, rx_bytes = 0;  // bytes of frames
     std::uint64_t tx_oversize = 0;                                           // frames above kFrameMax, dropped
     std::uint64_t rx_while_down = 0;      // frames that arrived while the link was down, dropped
+    std::uint64_t stations_dropped = 0;   // of station(): the peer does not take them in time
     std::uint64_t reads = 0, writes = 0;  // system calls that moved something
   };
 
@@ -101,6 +104,7 @@ class SocketLink final : public Link {
   void release(unsigned cls, unsigned frames) override;
   void pause(unsigned cls, bool stop) override;
   unsigned credits(unsigned cls) const override;
+  void station(const Mac& mac, bool up) override;
   // HELLO was exchanged, neither side said STATE down, the socket is open.
   bool up() const override { return open() && greeted_ && peer_up_ && local_up_; }
 
@@ -126,6 +130,7 @@ class SocketLink final : public Link {
 
  private:
   static constexpr std::size_t kBatch = 256 * 1024;                      // of one system call
+  static constexpr std::size_t kStations = 1024;                         // that wait to be sent
   static constexpr std::size_t kControlRoom = 64 * sizeof(MessageHead);  // of the ring, not for frames
 
   struct Class {
@@ -153,12 +158,14 @@ class SocketLink final : public Link {
   Fd fd_;
   LinkOwner& owner_;
   const unsigned window_;
+  const bool takes_stations_;
   const std::size_t capacity_;
   std::unique_ptr<std::byte[]> output_;  // ring: [head_, head_ + used_)
   std::size_t head_ = 0, used_ = 0;
   std::unique_ptr<std::byte[]> input_;  // kBatch + one message; [0, filled_) is the start of a message
   std::size_t filled_ = 0;
   std::array<Class, kClasses> class_{};
+  std::deque<std::pair<Mac, bool>> stations_;  // to be sent
   unsigned peer_window_ = 0;
   bool greeted_ = false;
   bool peer_up_ = true;
