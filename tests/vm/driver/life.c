@@ -123,7 +123,6 @@ static int lost(int expected, bool sleeps) {
   CHECK_EQ(peek(load.to.map), -1); /* from the moment on that the loss is told */
   CHECK_EQ(ret, expected);
   CHECK(wait.error_type == WEFT_EVENT_FATAL || expected == -ENODEV);
-  const int64_t start = now_ns();
   struct drm_weft_context context = {.size = sizeof(context)};
   if (expected == -EIO) {
     CHECK_EQ(call(load.device.fd, DRM_IOCTL_WEFT_CONTEXT, &context), 0);
@@ -150,7 +149,6 @@ static int lost(int expected, bool sleeps) {
   load.busy.slot[0] = load.busy.slot[1];
   load.waiting.slot[0] = load.waiting.slot[1];
   CHECK(load.device.shadow[load.sync] >= load.base || expected == -ENODEV);
-  CHECK(now_ns() - start < 30 * SECOND);
   say(failures ? "wrong" : "lost");
   return failures ? 1 : 0;
 }

@@ -157,7 +157,13 @@ class Run {
 
   wcclStats_t stats() const {
     wcclStats_t sum{};
+    for (const Local& local : locals_) add_stats(local.index, sum);
+    return sum;
+  }
+
+  void add_stats(std::uint32_t index, wcclStats_t& sum) const {
     for (const Local& local : locals_) {
+      if (local.index != index) continue;
       wcclStats_t one{};
       one.size = sizeof one;
       check(wcclCommStats(local.comm, &one), local, "statistics");
@@ -168,7 +174,6 @@ class Run {
         sum.*field += one.*field;
       }
     }
-    return sum;
   }
 
   void wait(const std::string& what) const {
@@ -195,10 +200,15 @@ class Run {
   }
 
   // There and back; half of the time.
-  double ping(std::uint64_t bytes, const std::string& what) const {
+  // `account` gets each member's statistics when no message is under way to it: the second one's before its answer, for
+  // the first may send again as soon as it has that. Both have then sent and received equally often since the last
+  // time.
+  double ping(std::uint64_t bytes, const std::string& what, wcclStats_t* account = nullptr) const {
     const double begin = now_us();
     move(0, 1, bytes, what);
+    if (account) add_stats(1, *account);
     move(1, 0, bytes, what);
+    if (account) add_stats(0, *account);
     return (now_us() - begin) / 2;
   }
 
@@ -234,11 +244,13 @@ class Run {
     if (order_.ranks.size() == 2) {
       fill(bytes);
       barrier();
-      ping(bytes, "send and receive of " + size);  // the first use of the buffers
-      const wcclStats_t before = stats();
+      const std::string what = "send and receive of " + size;
+      wcclStats_t before{}, after{};
+      ping(bytes, what, &before);  // the first use of the buffers
       std::vector<double> times;
-      for (std::uint64_t i = 0; i < iterations; ++i) times.push_back(ping(bytes, "send and receive of " + size));
-      const wcclStats_t after = stats();
+      for (std::uint64_t i = 1; i <= iterations; ++i) {
+        times.push_back(ping(bytes, what, i == iterations ? &after : nullptr));
+      }
       sample.wrong += differing(bytes, [](std::uint32_t index) { return pattern(1 - index); });
       const double transfers = 2.0 * static_cast<double>(iterations);
       sample.one_way_us = has_first() && timed() ? median(times) : 0;
