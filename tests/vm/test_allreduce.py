@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import unittest
 
 from two_nodes import TwoNodes
 from weftvm import paths
@@ -78,20 +77,16 @@ class DeadPeer(TwoNodes):
 
     def test_cut_link(self):
         try:
-            self.end(strike=lambda: self.cluster.switch("link n1d0p0 down"))
+            self.end(here=lambda: self.cluster.switch("link n1d0p0 down"))
         finally:
             self.cluster.switch("link n1d0p0 up")
         self.works()
 
     def test_killed_process(self):
-        self.end(prefix="timeout -s KILL 8")
+        self.end("kill -9 $$")
         self.works()
 
     def test_killed_node(self):
-        self.end(strike=lambda: self.cluster.kill(1))
+        self.end(here=lambda: self.cluster.kill(1))
         self.cluster.boot(1)
         self.works()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """wccl-doctor in nodes: silent on a healthy cluster, and each of the planted detours found and named."""
 import json
-import unittest
 import xml.etree.ElementTree as ET
 
-from two_nodes import TwoNodes
+from two_nodes import WITH_NICS, TwoNodes
 
 PORTS = ("n0d0p0", "n1d0p0")
 SMALL = "-b 4K -e 1M -f 16 -n 4"
@@ -23,8 +22,6 @@ class Doctor(TwoNodes):
             file.unlink(missing_ok=True)
         command = f"{prefix} exec wccl-doctor {options} --json /share/doctor.json --svg /share/doctor.svg"
         results = self.cluster.run_all(command, timeout, env=env)
-        for result in results:
-            self.assertEqual(result.problems, [])
         self.assertEqual((results[1].rc, results[1].out), (0, ""), results[1].err)
         self.assertTrue(report.exists(), results[0].out + results[0].err)
         ET.parse(drawing)
@@ -44,7 +41,7 @@ class Doctor(TwoNodes):
 
 class Healthy(Doctor):
     """NICs and accelerators below one switch, ports up; what is planted here can be taken away again."""
-    options = {"nics": 1, "cpus": 2}
+    options = WITH_NICS
 
     def test_silent(self):
         code, said, report = self.doctor("-n 4 --expect peer", timeout=280)
@@ -102,14 +99,13 @@ class Healthy(Doctor):
 
     def test_a_rank_that_dies_ends_the_walk_in_good_order(self):
         """Rank 1 is killed in mid-walk: rank 0 says so and ends."""
-        command = "if [ $WEFT_RANK = 1 ]; then exec timeout -s KILL 6 wccl-doctor -n 60000 -e 4M -T 10; else exec wccl-doctor -n 60000 -e 4M -T 10; fi"
-        result = self.cluster.run_all(command, 200)[0]
+        result = self.strike("wccl-doctor -n 60000 -e 4M -T 10", "kill -9 $$", timeout=200)[0]
         self.assertEqual(result.rc, 1, result.out + result.err)
         self.assertRegex(result.out, r"\nbroken: node1: \S+")
 
 
 class OtherRootPort(Doctor):
-    options = {"nics": 1, "cpus": 2, "layout": "roots"}
+    options = {**WITH_NICS, "layout": "roots"}
 
     def test_staged(self):
         self.cut(*PORTS)
@@ -118,13 +114,9 @@ class OtherRootPort(Doctor):
 
 
 class NoNicOnOneNode(Doctor):
-    options = {"nics": [1, 0], "cpus": 2}
+    options = {**WITH_NICS, "nics": (1, 0)}
 
     def test_staged(self):
         self.cut(*PORTS)
         self.finds("detour", ("1 MiB node0->node1: staged over tcp, 2 host copies; ", "not peer: ", "rank 1 on node1"), 3,
                    options=SMALL + " --expect peer")
-
-
-if __name__ == "__main__":
-    unittest.main()

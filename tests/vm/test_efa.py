@@ -4,71 +4,58 @@
 Two nodes with a NIC each. Every program runs twice, as server and client, in one node (through the NIC back to itself) or one in each.
 """
 import re
-import threading
-import time
-import unittest
-
-from weftvm import Cluster, pair, paths
+from two_nodes import WITH_NICS
+from weftvm import pair
+from weftvm.case import NodeTest
 
 LIMIT = 120  # seconds for a pair of programs; they take about one
-c = None
 
 
-def setUpModule():
-    global c
-    c = Cluster(nodes=2, devices=0, nics=1, cpus=2)
-    unittest.addModuleCleanup(c.close)
-    c.start()
-
-
-class Efa(unittest.TestCase):
+class Efa(NodeTest):
+    options = WITH_NICS
     port = 18600
 
-    def ok(self, result):
-        self.assertTrue(result.ok, f"{result.rc}\n{result.out}\n{result.err}\n{result.problems}")
-        return result.out
-
     def needs(self, program):
-        if not c.run(0, f"command -v {program}").ok:
+        if not self.true(0, f"command -v {program}"):
             self.skipTest(f"{program} is not installed")
 
     def pair(self, command, nodes=(0, 1), options=("-p", "-p")):
         """Run COMMAND on the first node and COMMAND ADDRESS on the second; what each said."""
         Efa.port += 1
-        sides = pair.run(c, f"{command} {options[0]} {self.port}", f"{command} {options[1]} {self.port} {c.addresses[nodes[0]]}",
+        sides = pair.run(self.cluster, f"{command} {options[0]} {self.port}", f"{command} {options[1]} {self.port} {self.cluster.addresses[nodes[0]]}",
                          self.port, nodes, LIMIT)
         for side in sides:
-            self.assertTrue(side.rc == 0 and not side.problems, f"{side.rc}\n{side.text}\n{side.problems}")
+            self.assertEqual(side.rc, 0, side.text)
         return tuple(side.text for side in sides)
 
     def counters(self, node):
-        out = self.ok(c.run(node, "cd /sys/class/infiniband/efa_0/ports/1/hw_counters; grep -H . *"))
+        out = self.ok(self.cluster.run(node, "cd /sys/class/infiniband/efa_0/ports/1/hw_counters; grep -H . *"))
         return {name: int(value) for name, value in (line.split(":") for line in out.split())}
 
 
 class Device(Efa):
     def test_verbs_see_it(self):
         for rank in range(2):
-            out = self.ok(c.run(rank, "ibv_devinfo -v -d efa_0"))
+            out = self.ok(self.cluster.run(rank, "ibv_devinfo -v -d efa_0"))
             self.assertRegex(out, r"vendor_id:\s+0x1d0f")
             self.assertRegex(out, r"state:\s+PORT_ACTIVE")
             self.assertRegex(out, rf"node_guid:\s+00ef:a0ff:fe00:{rank << 8:04x}")
-            gid = self.ok(c.run(rank, "cat /sys/class/infiniband/efa_0/ports/1/gids/0"))
+            gid = self.ok(self.cluster.run(rank, "cat /sys/class/infiniband/efa_0/ports/1/gids/0"))
             self.assertEqual(gid.strip(), f"fe80:0000:0000:0000:00ef:a0ff:fe00:{rank << 8:04x}")
 
     def test_libfabric_offers_both_fabrics(self):
-        out = self.ok(c.run(0, "fi_info -p efa"))
+        out = self.ok(self.cluster.run(0, "fi_info -p efa"))
         self.assertEqual(re.findall(r"fabric: (\S+)", out), ["efa-direct", "efa", "efa"])
         self.assertEqual(re.findall(r"type: (\S+)", out), ["FI_EP_RDM", "FI_EP_RDM", "FI_EP_DGRAM"])
-        direct = self.ok(c.run(0, "fi_info -p efa -f efa-direct -v"))
+        direct = self.ok(self.cluster.run(0, "fi_info -p efa -f efa-direct -v"))
         self.assertRegex(direct, r"caps: \[ FI_MSG, FI_RMA,")
         self.assertRegex(direct, r"max_msg_size: (8928|1073741824)")
 
     def test_driver_comes_and_goes(self):
         # The reset handshake at removal and probe, and all of the admin queue.
-        self.ok(c.run(1, """for i in 1 2 3; do
+        self.ok(self.cluster.run(1, """for i in 1 2 3; do
             rmmod efa && [ ! -e /sys/class/infiniband/efa_0 ] && insmod /share/.weft/modules/efa.ko || exit 1
-            for n in 1 2 3 4 5 6 7 8 9 10; do [ -e /dev/infiniband/uverbs0 ] && break; sleep 0.2; done
+            until [ -e /dev/infiniband/uverbs0 ]; do sleep 0.2; done
             ibv_devinfo -d efa_0 | grep -q PORT_ACTIVE || exit 1
         done""", 120))
 
@@ -93,7 +80,7 @@ class OneNode(Efa):
     def test_a_killed_pair_leaves_nothing(self):
         self.needs("ib_write_bw")
         Efa.port += 1
-        self.ok(c.run(0, f"""ib_write_bw -c SRD -d efa_0 -x 0 -s 1048576 -D 60 -p {self.port} >/dev/null 2>&1 & s=$!
+        self.ok(self.cluster.run(0, f"""ib_write_bw -c SRD -d efa_0 -x 0 -s 1048576 -D 60 -p {self.port} >/dev/null 2>&1 & s=$!
             until ss -ltnH | grep -q ':{self.port} '; do sleep 0.1; done
             ib_write_bw -c SRD -d efa_0 -x 0 -s 1048576 -D 60 -p {self.port} 127.0.0.1 >/dev/null 2>&1 & c=$!
             sleep 2; kill -9 $s $c; wait $s $c
@@ -135,14 +122,14 @@ class TwoNodes(Efa):
 
     def test_srd_over_a_lossy_switch(self):
         self.needs("ib_write_bw")
-        c.switch("plan loss=0.02 seed=7")
+        self.cluster.switch("plan loss=0.02 seed=7")
         try:
             for text in self.pingpong("rdm", 4096):
                 self.assertRegex(text, r"\n4k\s+100\s+=100")
             _, client = self.pair("ib_write_bw -c SRD -d efa_0 -x 0 -s 100000 -n 100")
             self.assertRegex(client, r"\n\s*100000\s+100\s+\d")
         finally:
-            c.switch("plan loss=0")
+            self.cluster.switch("plan loss=0")
 
 
 class DeadPeer(Efa):
@@ -151,25 +138,18 @@ class DeadPeer(Efa):
         Efa.port += 1
         command = f"ib_write_bw -c SRD -d efa_0 -x 0 -s 1048576 -D 100 -p {self.port}"
         listening = f"/share/listening-{self.port}"
-        server = threading.Thread(daemon=True, target=lambda: c.run(1, (
-            f"( until ss -ltnH | grep -q ':{self.port} '; do sleep 0.1; done; touch {listening} ) & {command}"), 60))
-        server.start()
+        first = self.carried()
 
         def kill():
-            """Once the client has connected and sends: a fixed time from the start would be before it on a slow machine."""
-            deadline = time.monotonic() + 50
-            while not (c.share / listening.removeprefix("/share/")).exists() and time.monotonic() < deadline:
-                time.sleep(0.1)
-            time.sleep(4)
-            c.kill(1)
+            self.once(lambda: self.carried() > first + (64 << 20), "data")
+            self.cluster.kill(1)
 
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        # 5 s of silence end the requests with status 13 (unresponsive), well before the program's own end.
-        r = c.run(0, f"until [ -e {listening} ]; do sleep 0.1; done; {command} 10.77.0.2 2>&1; rdma res | grep 'qp 0 .*mr 0'", 90)
-        killer.join()
-        server.join()
-        c.boot(1)
+        # Some seconds of silence end the requests with status 13 (unresponsive), well before the program's own end.
+        r = self.together((
+            f"until [ -e {listening} ]; do sleep 0.1; done; {command} 10.77.0.2 2>&1; rdma res | grep 'qp 0 .*mr 0'",
+            f"( until ss -ltnH | grep -q ':{self.port} '; do sleep 0.1; done; touch {listening} ) & {command}"),
+            150, meanwhile=kill)[0]
+        self.cluster.boot(1)
         self.ok(r)
         self.assertRegex(r.out, r"Failed status .* syndrom 0xd\b")
         for text in self.pair("ibv_ud_pingpong -c -n 100 -g 0 -d efa_0"):

@@ -5,10 +5,9 @@ One node with a host NIC, an accelerator with 8 GiB of HBM and an 8 GiB BAR (ivs
 """
 import re
 import shutil
-import subprocess
-import unittest
 
-from weftvm import Cluster, paths
+from weftvm import paths
+from weftvm.case import NodeTest, build_module
 
 PROGRAM = paths.BIN / "dmabuf-readback"
 BAR = "-object memory-backend-memfd,id=exporter,size=8G,share=on -device ivshmem-plain,memdev=exporter,bus=pcie.0"
@@ -30,54 +29,35 @@ BUGS = {
         r"at byte 4096 the NIC sees what was put at byte 0 of allocation 1\)\nExpected: true\nfault: wrong offset of a part within its allocation"]),
     "segment": ({"FourGiBAndMore"}, [r"fault: a segment of 4 GiB or more\?"]),
 }
-c = None
 
 
-def build_module():
-    """tests/vm/exporter for the root's kernel; the file."""
-    tree = paths.BUILD / "exporter"
-    tree.mkdir(exist_ok=True)
-    for name in ("Kbuild", "weft_exporter.c", "weft_exporter.h"):
-        shutil.copy2(paths.TOP / "tests/vm/exporter/module" / name, tree)
-    kernel = dict(line.split("=", 1) for line in (paths.MADE / "root.env").read_text().splitlines())["kernel"]
-    made = subprocess.run(["make", "-s", "-C", f"/lib/modules/{kernel}/build", f"M={tree}", "W=1", "modules"],
-                          capture_output=True, text=True)
-    if made.returncode or "warning" in made.stderr:
-        raise RuntimeError(made.stdout + made.stderr)
-    return tree / "weft_exporter.ko"
+class DmabufReadback(NodeTest):
+    options = {"nodes": 1, "nics": 1, "hbm": "8G", "cpus": 2, "qemu_opts": BAR}
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        shutil.copy2(build_module("tests/vm/exporter/module"), cls.cluster.share)
 
-def setUpModule():
-    global c
-    c = Cluster(nodes=1, devices=1, nics=1, hbm="8G", cpus=2, qemu_opts=BAR)
-    unittest.addModuleCleanup(c.close)
-    module = build_module()
-    c.start()
-    shutil.copy2(module, c.share)
-
-
-class DmabufReadback(unittest.TestCase):
     def readback(self, program, exporter):
         """(exit code, tests that passed, failed, skipped, all that it said)."""
-        r = c.run(0, f"{program} --exporter={exporter} --gtest_color=no 2>&1", 240)
-        self.assertEqual(r.problems, [], r.out)
+        r = self.cluster.run(0, f"{program} --exporter={exporter} --gtest_color=no 2>&1", 240)
         said = {word: set(re.findall(rf"\[ *{word} *\] Readback\.(\w+) \(\d+ ms\)", r.out)) for word in ("OK", "FAILED", "SKIPPED")}
         self.assertEqual(set.union(*said.values()), TESTS, r.out)
         return r.rc, said["OK"], said["FAILED"], said["SKIPPED"], r.out
 
     def module(self, bug):
-        loaded = c.run(0, f"insmod /share/weft_exporter.ko bug={bug}")
-        self.assertTrue(loaded.ok, loaded)
+        self.sh(f"insmod /share/weft_exporter.ko bug={bug}")
         try:
             return self.readback(paths.BIN / "weft-exportertest", "module")
         finally:
-            self.assertTrue(c.run(0, "rmmod weft_exporter").ok)
+            self.sh("rmmod weft_exporter")
 
     def test_weft(self):
         used = "cat /sys/kernel/debug/accel/*/weft_hbm"
         rc, passed, _, _, out = self.readback(PROGRAM, "weft")
         self.assertEqual((rc, passed), (0, TESTS), out)
-        self.assertIn("used 0 by 0", c.run(0, used).out)
+        self.assertIn("used 0 by 0", self.sh(used))
 
     def test_udmabuf(self):
         """The kernel's own exporter: nothing to remove, and 64 MiB at most."""
@@ -99,6 +79,6 @@ class DmabufReadback(unittest.TestCase):
 
     def test_links_nothing_but_verbs(self):
         """What a stranger needs: GoogleTest, libibverbs, libefa; libweft only for our own exporter."""
-        out = c.run(0, f"ldd {paths.BIN}/weft-exportertest").out
+        out = self.sh(f"ldd {paths.BIN}/weft-exportertest")
         libraries = set(re.findall(r"^\s*lib(\w+)", out, re.M)) - {"c", "m", "stdc", "gcc_s", "nl", "gtest"}
         self.assertEqual(libraries, {"ibverbs", "efa"}, out)

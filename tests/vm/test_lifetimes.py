@@ -6,36 +6,29 @@ Node 0 writes over and over (the source) into memory of node 1 (the target).
 """
 import re
 import time
-import unittest
 
-from weftvm import Cluster, paths
+from two_nodes import WITH_NICS
+from weftvm import paths
+from weftvm.case import NodeTest
 
 ASK = f"{paths.BIN}/weft-lifetimes ask "
 BYTES = 1 << 20
 LIMIT = 60  # seconds for what must not hang; NICs give a silent peer up after 5 s, the wrapper a transfer after 15 s
-c = None
 
 
-def setUpModule():
-    global c
-    c = Cluster(nodes=2, devices=1, nics=1, cpus=2)
-    unittest.addModuleCleanup(c.close)
-    c.start()
+class Lifetimes(NodeTest):
+    options = WITH_NICS
 
-
-class Lifetimes(unittest.TestCase):
-    def sh(self, node, command, timeout=LIMIT):
-        r = c.run(node, command, timeout)
-        self.assertTrue(r.ok, f"node {node}: {command}\n{r.rc}\n{r.out}\n{r.err}\n{r.problems}")
-        return r.out.strip()
+    def on(self, node, command, timeout=LIMIT):
+        return self.sh(command, timeout, node).strip()
 
     def ask(self, node, words, timeout=LIMIT):
-        return self.sh(node, ASK + words, timeout)
+        return self.on(node, ASK + words, timeout)
 
     def refused(self, node, words):
         """What it said; a refusal, not the end of the program."""
-        r = c.run(node, ASK + words, LIMIT)
-        self.assertEqual((r.rc, r.problems), (1, []), f"{words}: {r.out}{r.err}")
+        r = self.cluster.run(node, ASK + words, LIMIT)
+        self.assertEqual(r.rc, 1, f"{words}: {r.out}{r.err}")
         return r.err
 
     def status(self, node):
@@ -53,12 +46,12 @@ class Lifetimes(unittest.TestCase):
             self.assertLess(time.monotonic(), end, f"it does not come: {now}")
 
     def start(self, node):
-        self.sh(node, f"setsid {paths.BIN}/weft-lifetimes serve </dev/null >/tmp/lifetimes.log 2>&1 & "
+        self.on(node, f"setsid {paths.BIN}/weft-lifetimes serve </dev/null >/tmp/lifetimes.log 2>&1 & "
                       f"echo $! >/tmp/lifetimes.pid; for i in $(seq 300); do {ASK} status >/dev/null 2>&1 && exit; sleep 0.1; done; "
                       "cat /tmp/lifetimes.log >&2; exit 1")
 
     def kill(self, node):
-        self.sh(node, "kill -9 $(cat /tmp/lifetimes.pid); while [ -e /proc/$(cat /tmp/lifetimes.pid) ]; do sleep 0.05; done; "
+        self.on(node, "kill -9 $(cat /tmp/lifetimes.pid); while [ -e /proc/$(cat /tmp/lifetimes.pid) ]; do sleep 0.05; done; "
                       "rm -f /tmp/weft-lifetimes.sock")
 
     def quit(self, node):
@@ -66,13 +59,13 @@ class Lifetimes(unittest.TestCase):
 
     def left(self, node):
         """What of both devices is in use: the NIC's verbs objects, the accelerator's memory and contexts."""
-        return self.sh(node, r"""for i in $(seq 50); do # the last file's end may be a moment after its process's
+        return self.on(node, r"""for i in $(seq 50); do # the last file's end may be a moment after its process's
                 now=$(rdma res show efa_0 | grep -o 'cq [0-9]* qp [0-9]*\|mr [0-9]*'; cat /sys/kernel/debug/accel/*:*/weft_hbm | grep -o 'used.*by [0-9]*'
                     grep -c '^context' /sys/kernel/debug/accel/*:*/weft_contexts)
                 [ "$now" = "$(printf 'cq 0 qp 0\nmr 0\nused 0 by 0\n0')" ] && break; sleep 0.1; done; echo "$now" """)
 
     def bdf(self, node, driver):
-        return self.sh(node, f"ls /sys/bus/pci/drivers/{driver} | grep ^0000:")
+        return self.on(node, f"ls /sys/bus/pci/drivers/{driver} | grep ^0000:")
 
     def setUp(self):
         self.before = [self.left(n) for n in range(2)]
@@ -83,7 +76,7 @@ class Lifetimes(unittest.TestCase):
 
     def tearDown(self):
         for node in range(2):
-            if c.run(node, f"{ASK} status >/dev/null 2>&1").ok:
+            if self.true(node, f"{ASK} status >/dev/null 2>&1"):
                 self.quit(node)
         self.assertEqual([self.left(n) for n in range(2)], self.before)
 
@@ -100,7 +93,7 @@ class Lifetimes(unittest.TestCase):
     def works(self):
         """New programs on both nodes carry the right bytes."""
         for node in range(2):
-            if not c.run(node, f"{ASK} status >/dev/null 2>&1").ok:
+            if not self.true(node, f"{ASK} status >/dev/null 2>&1"):
                 self.start(node)
         for node in range(2):
             self.ask(node, f"alloc z {BYTES}")
@@ -179,13 +172,13 @@ class Lifetimes(unittest.TestCase):
     def unbind_accelerator(self, node):
         """Under the NIC's attachment. Everybody gets errors, and the memory is not driven again before the NIC lets go."""
         bdf = self.bdf(node, "weft")
-        self.sh(node, f"echo {bdf} >/sys/bus/pci/drivers/weft/unbind")
+        self.on(node, f"echo {bdf} >/sys/bus/pci/drivers/weft/unbind")
         self.until(lambda _, failed, *rest: failed > 0)
         self.assertIn("No such device", self.refused(node, f"alloc b {BYTES}"))
-        self.sh(node, f"! echo {bdf} 2>/dev/null >/sys/bus/pci/drivers/weft/bind")
+        self.on(node, f"if echo {bdf} 2>/dev/null >/sys/bus/pci/drivers/weft/bind; then exit 1; fi")
         self.assertRegex(self.ask(0, "stop"), r"in_flight=0")
         self.quit(node)
-        self.sh(node, f"echo {bdf} >/sys/bus/pci/drivers/weft/bind; until [ -e /sys/bus/pci/devices/{bdf}/accel ]; do sleep 0.1; done")
+        self.on(node, f"echo {bdf} >/sys/bus/pci/drivers/weft/bind; until [ -e /sys/bus/pci/devices/{bdf}/accel ]; do sleep 0.1; done")
         self.works()
 
     def test_target_accelerator_is_unbound(self):
@@ -197,18 +190,18 @@ class Lifetimes(unittest.TestCase):
     def unbind_nic(self, node):
         """Upstream's efa cannot take its users' contexts away: removal waits for them, and they go on."""
         bdf = self.bdf(node, "efa")
-        self.sh(node, f"(echo {bdf} >/sys/bus/pci/drivers/efa/unbind; touch /tmp/unbound) >/dev/null 2>&1 </dev/null &")
+        self.on(node, f"(echo {bdf} >/sys/bus/pci/drivers/efa/unbind; touch /tmp/unbound) >/dev/null 2>&1 </dev/null &")
         time.sleep(1)
-        self.sh(node, "! [ -e /tmp/unbound ]")
+        self.on(node, "[ ! -e /tmp/unbound ]")
         done = self.status(0)
         self.until(lambda completed, *_: completed > done[0] + 8)
         self.kill(node)
-        self.sh(node, "until [ -e /tmp/unbound ]; do sleep 0.1; done; rm /tmp/unbound")
-        self.assertIn("used 0 by 0", self.sh(node, "cat /sys/kernel/debug/accel/*:*/weft_hbm"))
+        self.on(node, "until [ -e /tmp/unbound ]; do sleep 0.1; done; rm /tmp/unbound")
+        self.assertIn("used 0 by 0", self.on(node, "cat /sys/kernel/debug/accel/*:*/weft_hbm"))
         return bdf
 
     def bind_nic(self, node, bdf):
-        self.sh(node, f"echo {bdf} >/sys/bus/pci/drivers/efa/bind; until rdma link show efa_0/1 2>/dev/null; do sleep 0.1; done")
+        self.on(node, f"echo {bdf} >/sys/bus/pci/drivers/efa/bind; until rdma link show efa_0/1 2>/dev/null; do sleep 0.1; done")
 
     def test_target_nic_is_unbound(self):
         """A NIC says once, to requests under way, that the peer's former life is over; then it reaches the new one."""
@@ -227,12 +220,12 @@ class Lifetimes(unittest.TestCase):
     def reset_accelerator(self, node):
         """Its users have lost it; the NIC keeps the range, and no new user gets it before the old one ends."""
         bdf = self.bdf(node, "weft")
-        self.sh(node, f"echo 1 >/sys/bus/pci/devices/{bdf}/reset")
+        self.on(node, f"echo 1 >/sys/bus/pci/devices/{bdf}/reset")
         self.assertRegex(self.refused(node, f"alloc b {BYTES}"), "Input/output error")
         self.assertRegex(self.refused(node, "seed a 9"), "Input/output error")
         done = self.status(0)
         self.until(lambda completed, failed, *_: completed + failed > done[0] + done[1] + 8)
-        used = self.sh(node, "cat /sys/kernel/debug/accel/*:*/weft_hbm")
+        used = self.on(node, "cat /sys/kernel/debug/accel/*:*/weft_hbm")
         self.assertIn(f"used {BYTES} by 1", used)
         self.assertRegex(self.ask(0, "stop"), r"in_flight=0")
         self.quit(node)
@@ -248,7 +241,7 @@ class Lifetimes(unittest.TestCase):
         """By the kernel between two drivers, while the source goes on: its former life is over for the source too."""
         bdf = self.bdf(1, "efa")
         self.kill(1)
-        self.sh(1, f"echo {bdf} >/sys/bus/pci/drivers/efa/unbind; echo 1 >/sys/bus/pci/devices/{bdf}/reset")
+        self.on(1, f"echo {bdf} >/sys/bus/pci/drivers/efa/unbind; echo 1 >/sys/bus/pci/devices/{bdf}/reset")
         self.bind_nic(1, bdf)
         self.until(lambda _, failed, *rest: failed > 8)
         self.start(1)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Which path is taken: {ports up, down} x {host NIC absent, reachable, unreachable} x {auto, onchip, peer, staged}."""
-import unittest
-
-from two_nodes import TwoNodes
+from two_nodes import WITH_NICS, TwoNodes
 
 ABSENT = "no RDMA device is driven by efa"
 REFUSED = "no peer-to-peer between the two"
@@ -58,7 +56,7 @@ class WithoutNic(Table, TwoNodes):
 
 
 class Reachable(Table, TwoNodes):
-    options = {"nics": 1, "cpus": 2}
+    options = WITH_NICS
     table = REACHABLE
 
     def test_wire_of_the_nic_is_cut(self):
@@ -75,9 +73,5 @@ class Reachable(Table, TwoNodes):
 
 class Unreachable(Table, TwoNodes):
     """The NIC sits behind another root port."""
-    options = {"nics": 1, "cpus": 2, "layout": "roots"}
+    options = {**WITH_NICS, "layout": "roots"}
     table = UNREACHABLE
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: MIT
 """All-reduce over the host NIC, from HBM to HBM and by the detour: exact, accounted for to the byte, with what breaks."""
 import json
-import unittest
 
-from two_nodes import TwoNodes
+from two_nodes import WITH_NICS, TwoNodes
 from weftvm import paths
 
 BIN = paths.BUILD / "weft" / "bin"
 VARIANTS = paths.BUILD / "weft" / "lib" / "variants"
-NODE = {"nics": 1, "cpus": 2}
 
 
 class OverTheHostNic(TwoNodes):
-    options = {**NODE, "hbm": "2G"}
+    options = WITH_NICS
     path = "peer"
 
     def account(self, path, over, size, rounds):
@@ -82,7 +80,7 @@ class OverTheHostNic(TwoNodes):
 
 
 class DeadPeer(TwoNodes):
-    options = NODE
+    options = WITH_NICS
     path = "peer"
 
     def leftovers(self):
@@ -91,7 +89,7 @@ class DeadPeer(TwoNodes):
 
     def test_cut_link(self):
         try:
-            self.end(strike=lambda: self.cluster.switch("link n1e0p0 down"))
+            self.end(here=lambda: self.cluster.switch("link n1e0p0 down"))
         finally:
             self.cluster.switch("link n1e0p0 up")
         self.works()
@@ -99,22 +97,19 @@ class DeadPeer(TwoNodes):
     def test_killed_process(self):
         for struck in (0, 1):
             with self.subTest(struck=struck):
-                self.end(prefix="timeout -s KILL 8", struck=struck)
+                self.end("kill -9 $$", struck=struck)
                 for text in self.leftovers():
                     self.assertNotIn("wccl-perf", text)
                 self.works()
 
-    def unbind(self, driver, prefix=""):
+    def unbind(self, driver, then=":"):
         """Take the driver away under the run on node 1; it binds again when nobody holds HBM of before any more."""
         where = f"/sys/bus/pci/drivers/{driver}"
-        device = self.cluster.run(1, f"cd {where} && echo 0000:*").out.strip()
+        device = self.sh(f"cd {where} && echo 0000:*", node=1).strip()
         self.assertRegex(device, r"^0000:\S+$")
-        bound = f"{where}/{device}/uevent"
-        self.end(prefix=f"{prefix} sh -c '(sleep 8; echo {device} > {where}/unbind) & exec \"$@\"' -")
-        gone = self.cluster.run(1, f"for i in $(seq 40); do [ -e {bound} ] || exit 0; sleep 0.5; done; exit 1", 60)
-        self.assertTrue(gone.ok, f"{driver} is still bound")
-        again = self.cluster.run(1, f"for i in $(seq 40); do echo {device} > {where}/bind && exit 0; sleep 0.5; done; exit 1", 60)
-        self.assertTrue(again.ok, again.err)
+        self.end(f"echo {device} > {where}/unbind & {then}")
+        self.sh(f"while [ -e {where}/{device}/uevent ]; do sleep 0.2; done", 60, node=1)
+        self.sh(f"until echo {device} > {where}/bind; do sleep 0.5; done", 60, node=1)
         self.works()
 
     def test_unbind_accelerator(self):
@@ -122,23 +117,22 @@ class DeadPeer(TwoNodes):
 
     def test_unbind_nic(self):
         """The kernel waits for the NIC's users, as it does for any RDMA device that cannot disown them: they go on until they end."""
-        self.unbind("efa", prefix="timeout -s KILL 14")
+        self.unbind("efa", then="sleep 2; kill -9 $$")
 
 
 class ResetUnderLoad(TwoNodes):
     """A function-level reset under the run; the driver is bound anew afterwards, as an administrator would."""
     # efa.ko is not told of a reset: it waits for its first command, then gives the device up, and the kernel complains that
     # objects of the process could not be destroyed one by one. They are gone with the device's state.
-    options = {**NODE, "allow": (r"drivers/infiniband/core/(rdma_core|restrack)\.c",)}
+    options = WITH_NICS
+    allow = (r"drivers/infiniband/core/(rdma_core|restrack)\.c",)
     path = "peer"
 
     def reset(self, driver, **options):
         where = f"/sys/bus/pci/drivers/{driver}"
-        device = self.cluster.run(1, f"cd {where} && echo 0000:*").out.strip()
-        self.end(prefix=f"sh -c '(sleep 8; echo 1 > {where}/{device}/reset) & exec \"$@\"' -", **options)
-        again = self.cluster.run(1, f"echo {device} > {where}/unbind; for i in $(seq 40); do echo {device} > {where}/bind && exit 0; "
-                                    "sleep 0.5; done; exit 1", 120)
-        self.assertTrue(again.ok, again.err + "\n".join(again.problems))
+        device = self.sh(f"cd {where} && echo 0000:*", node=1).strip()
+        self.end(f"echo 1 > {where}/{device}/reset", **options)
+        self.sh(f"echo {device} > {where}/unbind; until echo {device} > {where}/bind; do sleep 0.5; done", node=1)
         self.works()
 
     def test_accelerator(self):
@@ -170,7 +164,7 @@ class Variant(TwoNodes):
 
 class Spray(Variant):
     """The NIC delivers in any order, and the wire loses and reorders: what trusts the order fails, wccl does not."""
-    options = {**NODE, "nic_opts": "spray=on"}
+    options = {**WITH_NICS, "nic_opts": "spray=on"}
 
     def setUp(self):
         self.cluster.switch("plan loss=0.02 reorder=0.1 seed=11")
@@ -185,14 +179,10 @@ class Spray(Variant):
 
 class Posted(Variant):
     """Peer writes are on their way for a while after their completion: without the flush stale data is reduced."""
-    options = {**NODE, "nic_opts": "posted=on"}
+    options = {**WITH_NICS, "nic_opts": "posted=on"}
 
     def test_exact(self):
         self.perf("-b 64K -e 4M -f 8 -n 4 -w 0", 240)
 
     def test_variant_without_flush_fails(self):
         self.assertGreater(self.wrong("no-flush"), 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The command line of vm/weft-vm."""
 import argparse
+import dataclasses
 import importlib
 import os
 import signal
@@ -9,7 +10,7 @@ import threading
 import time
 
 from . import console, report
-from .cluster import LAYOUTS, Cluster
+from .cluster import LAYOUTS, Cluster, Options
 from .node import NodeDied, Result
 
 GRACE = 30  # how long the other nodes may go on once the command failed on one
@@ -31,33 +32,33 @@ def options(parser, nodes):
     parser.add_argument("--memory", type=int, default=1024, metavar="M", help="memory of each node in MiB (%(default)s)")
     parser.add_argument("--kernel", default="vmlinux", metavar="WHICH",
                         help="vmlinux or bzImage: the root's own; or a file, or a kernel build tree (%(default)s)")
-    parser.add_argument("--module", action="append", default=[], metavar="X.ko",
+    parser.add_argument("--module", dest="modules", action="append", default=[], metavar="X.ko",
                         help="insert this module too; one named weft.ko takes the place of the built driver")
-    parser.add_argument("--no-driver", action="store_true", help="do not load the built driver")
+    parser.add_argument("--no-driver", dest="driver", action="store_false", help="do not load the built driver")
     parser.add_argument("--qemu-opts", default="", metavar="OPTS", help="more options for QEMU, as one word")
     parser.add_argument("--device-opts", default="", metavar="K=V,...", help="more properties of the accelerators")
     parser.add_argument("--nic-opts", default="", metavar="K=V,...", help="more properties of the host NICs")
     parser.add_argument("--append", default="", metavar="OPTS", help="more of the kernel's command line")
     parser.add_argument("--layout", choices=LAYOUTS, default="switch",
-                        help="accelerators and NICs under one PCIe switch, each at a root port, or on the root bus (%(default)s)")
+                        help="accelerators and NICs under one PCIe switch, each at a root port, or on the root bus "
+                             "(%(default)s)")
     parser.add_argument("--viommu", action="store_true", help="a strict Intel IOMMU in each node")
     parser.add_argument("--capture", metavar="FILE", help="pcapng of all frames on the switch")
     parser.add_argument("--loss", metavar="P", help="share of frames that the switch loses (0.01 is 1 %%)")
     parser.add_argument("--seed", metavar="S", help="seed of what happens by chance")
     parser.add_argument("--model", metavar="X.so", help="device model to load instead of the accelerator's")
-    parser.add_argument("--sanitize", action="store_true", help="the device and the switch under ASan and UBSan (vm/build check)")
-    parser.add_argument("--share", metavar="DIR", help="folder that is /share in every node (by default a passing one)")
+    parser.add_argument("--sanitize", action="store_true",
+                        help="the device and the switch under ASan and UBSan (vm/build check)")
+    parser.add_argument("--share", metavar="DIR",
+                        help="folder that is /share in every node (by default a passing one)")
     parser.add_argument("--allow", action="append", default=[], metavar="REGEX",
                         help="kernel messages that do not fail the run")
     parser.add_argument("--boot-timeout", type=float, default=180, metavar="SECONDS", help="(%(default)s)")
 
 
-def cluster(args, **more):
-    return Cluster(nodes=args.nodes, devices=args.devices, ports=args.ports, hbm=args.hbm, cpus=args.cpus,
-                   memory=args.memory, kernel=args.kernel, modules=args.module, driver=not args.no_driver,
-                   qemu_opts=args.qemu_opts, device_opts=args.device_opts, nics=args.nics, nic_opts=args.nic_opts, viommu=args.viommu, capture=args.capture,
-                   loss=args.loss, seed=args.seed, model=args.model, layout=args.layout, share=args.share, sanitize=args.sanitize,
-                   append=args.append, allow=args.allow, boot_timeout=args.boot_timeout, say=warn, **more)
+def cluster(args, interactive=False):
+    options = {f.name: getattr(args, f.name) for f in dataclasses.fields(Options)}
+    return Cluster(allow=args.allow, say=warn, interactive=interactive, **options)
 
 
 class Output:
@@ -97,34 +98,43 @@ def run(args):
     if not args.command:
         raise ValueError("no command; say: weft-vm run [options] -- COMMAND")
     deadline = time.monotonic() + args.timeout
+    args.boot_timeout = min(args.boot_timeout, args.timeout)
     c = cluster(args)
-    c.boot_timeout = min(c.boot_timeout, args.timeout)
-    output = Output(c.size)
     results = [None] * c.size
-    boot_error = ""
     try:
-        warn(f"{c.size} node{'s' * (c.size > 1)}, {args.devices} accelerator{'s' * (args.devices != 1)} each, "
-             f"on {c.accel.upper()} ({c.accel_reason})")
-        try:
-            c.start()
-            warn("up after " + ", ".join(f"{n.boot_seconds:.1f} s" for n in c.nodes))
-        except (NodeDied, TimeoutError) as e:
-            boot_error = str(e)
-            late = isinstance(e, TimeoutError)
-            results = [Result(255 if n.panicked() else 124 if late else 1, "", boot_error, 0, late, not late, n.problems()) for n in c.nodes]
-        if not boot_error:
-            run_command(c, args.command, deadline, output, results)
-            fabric_error = c.fabric_error()
-            c.shutdown()
-        else:
-            fabric_error = c.fabric_error()
-        output.finish()
-        code = verdict(c, args, results, boot_error)
-        if fabric_error:
-            warn(fabric_error)
-        return code or (1 if fabric_error else 0)
+        return run_on(c, args, deadline, results)
+    except (SystemExit, KeyboardInterrupt):
+        verdict(c, args, [r or Result(1, "", "interrupted", 0) for r in results], "interrupted")
+        raise
     finally:
         c.close()
+
+
+def run_on(c, args, deadline, results):
+    """Boot the cluster, run the command on it and say how it went; returns the exit code."""
+    output = Output(c.size)
+    boot_error = ""
+    warn(f"{c.size} node{'s' * (c.size > 1)}, {args.devices} accelerator{'s' * (args.devices != 1)} each, "
+         f"on {c.accel.upper()} ({c.accel_reason})")
+    try:
+        c.start()
+        warn("up after " + ", ".join(f"{n.boot_seconds:.1f} s" for n in c.nodes))
+    except (NodeDied, TimeoutError) as e:
+        boot_error = str(e)
+        late = isinstance(e, TimeoutError)
+        results = [Result(255 if n.panicked() else 124 if late else 1, "", boot_error, 0, late, not late)
+                   for n in c.nodes]
+    if not boot_error:
+        run_command(c, args.command, deadline, output, results)
+        fabric_error = c.fabric_error()
+        c.shutdown()
+    else:
+        fabric_error = c.fabric_error()
+    output.finish()
+    code = verdict(c, args, results, boot_error)
+    if fabric_error:
+        warn(fabric_error)
+    return code or (1 if fabric_error else 0)
 
 
 def run_command(c, command, deadline, output, results):
@@ -160,10 +170,11 @@ def run_command(c, command, deadline, output, results):
 
 def verdict(c, args, results, boot_error):
     rows, cases, code = [], [], 0
+    c.complaints()  # a last look
     if boot_error:
         warn(boot_error)
     for node, r in zip(c.nodes, results):
-        problems = r.problems + node.problems()  # and what came after the command
+        problems = [p.line for p in node.complaints]
         if node.panicked():
             status, rc = "panic", 255
         elif r.timed_out:
@@ -178,26 +189,28 @@ def verdict(c, args, results, boot_error):
             status, rc = "console", 1
         text = ""
         if problems:
-            found = console.scan(node.console(), args.allow)
-            text = console.excerpt(node.console(), found)
-            warn(f"node {node.rank}: its kernel's console says:\n{text}")
-        elif boot_error or status == "gone":
-            text = "\n".join("  " + line for line in node.console().splitlines()[-25:])
-            warn(f"node {node.rank}: the end of its console:\n{text}")
+            text = console.shown(node.complaints)
+        elif boot_error or status in ("gone", "timeout"):
+            text = f"node {node.rank}: the end of its console:\n{console.end(node.console())}"
+        if text:
+            warn(text)
         if status == "gone" or (boot_error and node.qemu_log()):
             warn(f"node {node.rank}: {node.obituary()}")
         if status != "ok":
-            warn(f"node {node.rank}: {status}" + (f" (timed out after {args.timeout:g} s)" if status == "timeout" else f" ({rc})"))
+            warn(f"node {node.rank}: {status} " +
+                 (f"(timed out after {args.timeout:g} s)" if status == "timeout" else f"({rc})"))
         rows.append({"node": node.rank, "status": status, "exit": rc, "seconds": round(r.seconds, 3),
-                     "boot_seconds": node.boot_seconds and round(node.boot_seconds, 3), "problems": problems})
-        cases.append((f"node{node.rank}", r.seconds, "passed" if status == "ok" else "failed", f"{status} {rc}\n{r.err}\n{text}"))
+                     "boot_seconds": node.boot_seconds and round(node.boot_seconds, 3), "restarts": node.restarts,
+                     "problems": problems, "console": text})
+        cases.append((f"node{node.rank}", r.seconds, "passed" if status == "ok" else "failed",
+                      f"{status} {rc}\n{r.err}\n{text}"))
         code = code or rc
     for wanted, status in ((255, "panic"), (124, "timeout")):
         if any(row["status"] == status for row in rows):
             code = wanted
             break
     if args.json:
-        report.write_json(args.json, " ".join(args.command), c.accel, rows)
+        report.write_json(args.json, " ".join(args.command), c.accel, rows, **({"error": boot_error} if boot_error else {}))
     if args.junit:
         report.write_junit(args.junit, " ".join(args.command), cases)
     return code
@@ -211,7 +224,7 @@ def shell(args):
         warn(f"a root shell on {c.accel.upper()}; exit ends it, Ctrl-A X ends it at once")
         c.start()
         c.nodes[0].dead.wait()
-        return 0
+        return 255 if c.nodes[0].panicked() else 0
     finally:
         c.close()
 
@@ -238,7 +251,7 @@ def main():
     args, rest = parser.parse_known_args()
     if getattr(args, "command", None) and args.command[0] == "--":
         args.command = args.command[1:]
-    # Ctrl-C and a polite kill alike: unwind, so that what we started ends. (In the root the namespace sees to it anyway.)
+    # Ctrl-C and a polite kill alike: unwind, so that what we started ends and the report is written.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if args.what in ("demo", "check", "bench", "interop"):
@@ -255,6 +268,8 @@ def main():
         return {"run": run, "shell": shell}[args.what](args)
     except ValueError as e:
         warn(str(e))
+        if getattr(args, "json", None):
+            report.write_json(args.json, " ".join(args.command), "", [], error=str(e))
         return 2
     except (NodeDied, TimeoutError) as e:
         warn(str(e))

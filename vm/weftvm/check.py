@@ -3,54 +3,20 @@
 
     check [PATTERN...]     only tests whose name (tier/module.test) contains one of the patterns
 
-unit and sim are CTest's, in build/weft, build/asan and build/tsan. The vm tier is tests/vm/test_*.py: unittest modules, which
-get booted nodes from weftvm; a module's cluster is best made in setUpModule, so that one boot serves all its tests.
+unit and sim are CTest's, in build/weft, build/asan and build/tsan. The vm tier is tests/vm/test_*.py (weftvm.vmtier).
 """
 import concurrent.futures
 import json
 import os
 import re
-import signal
 import subprocess
-import sys
 import time
-import traceback
-import unittest
 
 from . import accel, paths, report
+from .tally import Tally, concerned, wanted
+from .vmtier import vm
 
-TEST_LIMIT = 300  # seconds that a test of the vm tier may take
 SLOW = 15  # a line now and then, so that a quiet terminal is known to be alive
-
-
-class Tally:
-    def __init__(self):
-        self.cases = []  # (tier, name, seconds, verdict, text)
-
-    def add(self, tier, name, seconds, verdict, text=""):
-        self.cases.append((tier, name, seconds, verdict, text))
-        if verdict == "failed":
-            print(f"FAILED  {tier}/{name}", flush=True)
-            lines = text.strip().splitlines()
-            for line in lines[:4] + ["..."] + lines[-40:] if len(lines) > 45 else lines:
-                print(f"        {line}")
-        elif verdict == "skipped":
-            print(f"skipped {tier}/{name}: {text.strip() or 'no reason given'}", flush=True)
-        sys.stdout.flush()
-
-    def count(self, verdict, tier=None):
-        return sum(c[3] == verdict for c in self.cases if tier in (None, c[0]))
-
-    def close(self, tier, start):
-        """Say how a tier went and write its JUnit."""
-        mine = [c[1:] for c in self.cases if c[0] == tier]
-        report.write_junit(str(paths.BUILD / "junit" / f"{tier}.xml"), tier, mine)
-        counts = ", ".join(f"{self.count(v, tier)} {v}" for v in ("passed", "failed", "skipped") if self.count(v, tier))
-        print(f"weft: {tier}: {counts or 'nothing to run'} ({time.monotonic() - start:.1f} s)", flush=True)
-
-
-def wanted(patterns, name):
-    return not patterns or any(p in name for p in patterns)
 
 
 # ---- unit and sim
@@ -62,6 +28,8 @@ def labels(test):
 
 def ctest(tally, tier, patterns, label=""):
     """The tests of a tree of the build, or those with the label."""
+    if not concerned(patterns, tier):
+        return
     tree = paths.BUILD / {"unit": "weft"}.get(tier, tier)
     start = time.monotonic()
     env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1", UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
@@ -118,89 +86,6 @@ def ctest(tally, tier, patterns, label=""):
     tally.close(tier, start)
 
 
-# ---- vm
-
-class _Collect(unittest.TestResult):
-    def __init__(self, tally, module):
-        super().__init__()
-        self.tally, self.module = tally, module
-
-    def startTest(self, test):
-        super().startTest(test)
-        self.start = time.monotonic()
-        signal.alarm(TEST_LIMIT)
-
-    def stopTest(self, test):
-        signal.alarm(0)
-        super().stopTest(test)
-
-    def _name(self, test):
-        return f"{self.module}." + test.id().removeprefix(self.module + ".").removesuffix(f" ({self.module})")
-
-    def _add(self, test, verdict, text=""):
-        now = time.monotonic()
-        self.tally.add("vm", self._name(test), now - getattr(self, "start", now), verdict, text)
-
-    def addSuccess(self, test):
-        self._add(test, "passed")
-
-    def addFailure(self, test, err):
-        self._add(test, "failed", self._exc_info_to_string(err, test))
-
-    addError = addFailure  # also of setUpModule, whose "test" is a place holder with an id()
-
-    def addSkip(self, test, reason):
-        self._add(test, "skipped", reason)
-
-    def addExpectedFailure(self, test, err):
-        self._add(test, "passed")
-
-    def addUnexpectedSuccess(self, test):
-        self._add(test, "failed", "passed, though marked as an expected failure")
-
-    def addSubTest(self, test, subtest, err):
-        if err is not None:
-            self._add(subtest, "failed", self._exc_info_to_string(err, test))
-
-
-def _flatten(suite):
-    for t in suite:
-        if isinstance(t, unittest.TestSuite):
-            yield from _flatten(t)
-        else:
-            yield t
-
-
-def _late(*_):
-    raise TimeoutError(f"the test took longer than {TEST_LIMIT} s")
-
-
-def vm(tally, patterns):
-    start = time.monotonic()
-    signal.signal(signal.SIGALRM, _late)
-    folder = paths.TOP / "tests" / "vm"
-    sys.path.insert(0, str(folder))
-    for path in sorted(folder.glob("test_*.py")):
-        began = time.monotonic()
-        before = len(tally.cases)
-        try:
-            loader = unittest.TestLoader()
-            suite = loader.loadTestsFromName(path.stem)
-            if loader.errors:
-                raise RuntimeError("\n".join(loader.errors))
-        except Exception:  # noqa: BLE001: a module that does not load is a failed test
-            tally.add("vm", path.stem, 0, "failed", traceback.format_exc())
-            continue
-        collect = _Collect(tally, path.stem)
-        chosen = unittest.TestSuite(t for t in _flatten(suite) if wanted(patterns, "vm/" + collect._name(t)))
-        if not chosen.countTestCases():
-            continue
-        chosen.run(collect)
-        count = len(tally.cases) - before
-        print(f"weft:   vm: {path.stem}: {count} tests ({time.monotonic() - began:.1f} s)", flush=True)
-    tally.close("vm", start)
-
-
 # ---- style
 
 def _sources(*suffixes):
@@ -218,6 +103,14 @@ def _clang_format(files):
     return r.returncode, r.stderr
 
 
+def negated(text):
+    """Numbers of the lines with a negated shell command whose outcome nobody takes: `set -e` passes over it."""
+    command = re.compile(r"""(?:^|[;"'`(&|]|\bdo|\bthen|\belse)\s*! +[\w./$\[{(]""")
+    return [number for number, line in enumerate(text.split("\n"), 1)
+            if command.search(line) and not re.search(r"\|\||&&|\b(?:if|while|until|elif) !", line)
+            and not line.lstrip().startswith(("#", "//", "*"))]
+
+
 def style(tally, patterns):
     start = time.monotonic()
 
@@ -232,8 +125,6 @@ def style(tally, patterns):
         tally.add("style", name, time.monotonic() - t, verdict, text)
 
     def formatted():
-        if not (paths.TOP / ".clang-format").exists():
-            return "skipped", "there is no .clang-format"
         files = [f for f in _sources(".c", ".h", ".cc", ".cpp", ".hpp") if not f.startswith("driver/")]
         bad = []
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -245,9 +136,7 @@ def style(tally, patterns):
 
     def sparse():
         tree = paths.DRIVER
-        if not (tree / "Kbuild").exists():
-            return "skipped", "there is no driver yet"
-        kernel = dict(line.split("=", 1) for line in (paths.MADE / "root.env").read_text().splitlines())["kernel"]
+        kernel = paths.root_env()["kernel"]
         r = subprocess.run(["make", "-C", f"/lib/modules/{kernel}/build", "-j", str(os.cpu_count()), f"M={tree}", "W=1", "C=2",
                             "CHECK=sparse", "CF=-D__CHECK_ENDIAN__", f"WEFT_INC={paths.TOP}/qemu-device/include", f"WEFT_TOP={paths.TOP}", "modules"],
                            capture_output=True, text=True)
@@ -292,7 +181,13 @@ def style(tally, patterns):
             bad += [f"{library} links {line.strip()}" for line in linked.stdout.splitlines() if re.search("libfabric|libibverbs|libefa|not found", line)]
         return ("failed", "\n".join(bad)) if bad else ("passed", "")
 
+    def negations():
+        bad = [f"{name}:{number}: say `if COMMAND; then exit 1; fi`" for name in _sources(".py", ".sh")
+               for number in negated((paths.TOP / name).read_text(errors="replace"))]
+        return ("failed", "\n".join(bad)) if bad else ("passed", "")
+
     case("layers", layers)
+    case("negations", negations)
     case("clang-format", formatted)
     case("sparse", sparse)
     case("python", python)

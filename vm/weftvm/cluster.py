@@ -2,6 +2,7 @@
 """N nodes and the switch between them."""
 import json
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -9,6 +10,8 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import accel, paths
@@ -17,6 +20,9 @@ from .node import Node, NodeDied, Result
 LAYOUTS = ("switch", "roots", "root-bus")
 MAX_NODES = 64
 CLOCK_TCG = "tsc=unstable clocksource=hpet"  # a guest calibrates its TSC wrongly when the host is busy
+LATE = 0.6  # seconds after a command in which what the kernel says is counted as its doing
+LATE_INIT = 60  # seconds in which a guest reaches guest/start; one that does not is started again, once
+made = []  # clusters that were started, for those who judge them
 CMDLINE = ("console=ttyS0 panic=-1 loglevel=5 mitigations=off nokaslr no_timer_check cryptomgr.notests "
            "initcall_blacklist=jent_mod_init,crypto_kdf108_init 8250.nr_uarts=1")
 
@@ -32,41 +38,64 @@ def modprobe_deps(module):
     return [d for d in out.strip().split(",") if d]
 
 
-class Cluster:
-    """Boots `nodes` guests with `devices` accelerators of `ports` ports each; a context manager.
+@dataclass(frozen=True)
+class Options:
+    """What a cluster is made of. Sizes are QEMU's ("1G"), memory is in MiB, times in seconds."""
+    nodes: int = 2
+    devices: int = 1  # accelerators in each
+    ports: int = 1  # of each accelerator
+    hbm: str = "1G"
+    cpus: int = 1
+    memory: int = 1024
+    kernel: str = "vmlinux"
+    modules: tuple = ()  # inserted in order; one named weft.ko takes the place of the built driver
+    driver: bool = True  # False loads none
+    qemu_opts: tuple = ()  # or a string, in shell's words
+    device_opts: str = ""
+    nics: tuple = 0  # host NICs in each node, a number or one for each node
+    nic_opts: str = ""
+    viommu: bool = False
+    capture: str = None
+    loss: str = None
+    seed: str = None
+    model: str = None
+    layout: str = "switch"
+    share: str = None  # a folder that every node sees as /share (read-write); by default one that ends with the cluster
+    append: str = ""
+    sanitize: bool = False  # the device and the switch from build/asan
+    boot_timeout: float = 180
 
-    Sizes are QEMU's ("1G"), memory is in MiB, times in seconds. `modules` are inserted in order; one named weft.ko
-    takes the place of the built driver; driver=False loads none. `allow` holds regular expressions for kernel messages
-    that a test provokes. `share` is a folder that every node sees as /share (read-write); by default it ends with the
-    cluster. `nics` is the number of host NICs in each node, or a list with one for each node, `nic_opts` more of their properties. `sanitize` takes the device and the switch from build/asan. Everything that start() refuses is a ValueError, what fails is NodeDied or TimeoutError.
+    def __post_init__(self):
+        if not 1 <= self.nodes <= MAX_NODES:
+            raise ValueError(f"nodes is 1 to {MAX_NODES}")
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout is one of {', '.join(LAYOUTS)}")
+        nics = (self.nics,) * self.nodes if isinstance(self.nics, int) else tuple(self.nics)
+        if len(nics) != self.nodes:
+            raise ValueError(f"nics is a number, or {self.nodes} of them")
+        opts = shlex.split(self.qemu_opts) if isinstance(self.qemu_opts, str) else self.qemu_opts
+        for name, value in (("nics", nics), ("qemu_opts", tuple(opts)), ("modules", tuple(map(Path, self.modules)))):
+            object.__setattr__(self, name, value)
+
+
+class Cluster:
+    """Boots nodes as Options say; a context manager.
+
+    `allow` holds regular expressions for kernel messages that are no complaints. Everything that start() refuses is a
+    ValueError, what fails is NodeDied or TimeoutError.
     """
 
-    def __init__(self, nodes=2, devices=1, ports=1, hbm="1G", cpus=1, memory=1024, kernel="vmlinux", modules=(),
-                 driver=True, qemu_opts=(), device_opts="", nics=0, nic_opts="", viommu=False, capture=None, loss=None, seed=None, model=None,
-                 layout="switch", share=None, append="", sanitize=False, allow=(), boot_timeout=180, say=None, interactive=False):
-        if not 1 <= nodes <= MAX_NODES:
-            raise ValueError(f"nodes is 1 to {MAX_NODES}")
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout is one of {', '.join(LAYOUTS)}")
-        self.size, self.devices, self.ports, self.hbm, self.cpus, self.memory = nodes, devices, ports, hbm, cpus, memory
-        self.nics = [nics] * nodes if isinstance(nics, int) else list(nics)  # of each node
-        if len(self.nics) != nodes:
-            raise ValueError(f"nics is a number, or {nodes} of them")
-        self.nic_opts = nic_opts
-        self.kernel, self.modules, self.driver = kernel, [Path(m) for m in modules], driver
-        self.qemu_opts = shlex.split(qemu_opts) if isinstance(qemu_opts, str) else list(qemu_opts)
-        self.device_opts, self.viommu, self.layout, self.model = device_opts, viommu, layout, model
-        self.capture, self.loss, self.seed = capture, loss, seed
-        self.sanitize = sanitize
-        self.append, self.allow, self.boot_timeout, self.interactive = append, tuple(allow), boot_timeout, interactive
+    def __init__(self, allow=(), say=None, interactive=False, **options):
+        self.options = Options(**options)
+        self.size = self.options.nodes
+        self.allow, self.interactive = tuple(allow), interactive
         self._say = say or (lambda text: None)
         self.accel, self.accel_reason = accel.detect()
         self.fabric = None
-        self._own_share = share is None
-        self._share_arg = share
         self.rundir = None
         self.nodes = []
-        self.addresses = [f"10.77.0.{1 + i}" for i in range(nodes)]
+        self.dirty = ""  # why no other test should use it
+        self.addresses = [f"10.77.0.{1 + i}" for i in range(self.size)]
 
     # ---- life
 
@@ -86,7 +115,7 @@ class Cluster:
         if paths.RUN:
             paths.RUN.mkdir(parents=True, exist_ok=True)
         self.rundir = Path(tempfile.mkdtemp(prefix="weft-", dir=paths.RUN))
-        self.share = Path(self._share_arg).resolve() if self._share_arg else self.rundir / "share"
+        self.share = Path(self.options.share).resolve() if self.options.share else self.rundir / "share"
         (self.share / ".weft").mkdir(parents=True, exist_ok=True)
         for old in (self.share / ".weft").glob("node*"):
             shutil.rmtree(old, ignore_errors=True)
@@ -95,23 +124,85 @@ class Cluster:
         self._prepare()
         self._start_fabric()
         self.nodes = [Node(rank, self.rundir, self.share) for rank in range(self.size)]
-        for node in self.nodes:
-            self._boot(node)
-        deadline = time.monotonic() + self.boot_timeout
-        for node in self.nodes:
-            node.wait_ready(deadline)
+        made.append(self)
+        self._come_up(self.nodes)
 
     def boot(self, rank, wait=True):
         """Start a node again that was killed or has ended."""
         node = self.nodes[rank]
         if node.alive():
             raise ValueError(f"node {rank} is running")
-        self._boot(node)
         if wait:
-            node.wait_ready(time.monotonic() + self.boot_timeout)
+            self._come_up([node])
+        else:
+            self._boot(node)
+
+    def _come_up(self, nodes):
+        """Boot nodes and wait for them. A guest whose kernel or init stands still is started again, once."""
+        began = time.monotonic()
+        for node in nodes:
+            self._boot(node)
+        deadline = began + self.options.boot_timeout
+        late = min(began + LATE_INIT, deadline)
+        while not all(node.hello.wait(0.1) for node in nodes) and time.monotonic() < late:
+            pass
+        for node in nodes:
+            if not node.reached_init() and time.monotonic() < deadline:
+                self._say(f"node {node.rank} did not reach its init in {LATE_INIT} s and is started again; "
+                          f"why may be in {self._evidence(node)}")
+                node.kill()
+                node.restarts += 1
+                self._boot(node)
+        for node in nodes:
+            try:
+                node.wait_ready(deadline)
+            except TimeoutError as e:
+                raise TimeoutError(f"{e}; why may be in {self._evidence(node)}") from None
+
+    @staticmethod
+    def _evidence(node):
+        kept = paths.BUILD / "hung" / f"{time.strftime('%m%d-%H%M%S')}-{os.getpid()}"
+        node.evidence(kept)
+        return kept.relative_to(paths.TOP)
+
+    def restarts(self):
+        """Guests that were started again."""
+        return sum(node.restarts for node in self.nodes)
+
+    # ---- what the kernels say
+
+    def complaints(self):
+        """All that was said so far by any node in any of its boots and is not allowed (console.Complaint)."""
+        for node in self.nodes:
+            node.look()
+        return [c for node in self.nodes for c in node.complaints]
+
+    def permit(self, allow):
+        """Other regular expressions for what is no complaint, from now on."""
+        for node in self.nodes:
+            node.look()
+            node.allow = tuple(allow)
+        self.allow = tuple(allow)
+
+    @contextmanager
+    def allowing(self, *allow):
+        """A with statement in which the kernels may say this too."""
+        before = self.allow
+        self.permit(before + allow)
+        try:
+            yield
+            self.settle()
+        finally:
+            self.permit(before)
+
+    def settle(self):
+        """Wait until what the last command may have done has been said."""
+        ended = max((node.ended for node in self.nodes if node.alive()), default=0)
+        time.sleep(max(0, ended + LATE - time.monotonic()))
 
     def close(self):
         """End everything at once: guests are not asked."""
+        self.settle()
         for node in self.nodes:
             node.close()
         if self.fabric and self.fabric.poll() is None:
@@ -126,6 +217,7 @@ class Cluster:
 
     def shutdown(self, timeout=10):
         """Power the nodes off in order (their consoles stay readable), then stop the switch so that captures are whole."""
+        self.settle()
         deadline = time.monotonic() + timeout
         for node in self.nodes:
             node.off()
@@ -177,6 +269,14 @@ class Cluster:
         if not answer.pop("ok"):
             raise ValueError(f"switch: {answer['error']}")
         return answer
+
+    def reset_switch(self):
+        """No impairment, all links up."""
+        if self.fabric:
+            self.switch("plan")
+            for row in self.switch("stats")["rows"]:
+                if re.fullmatch(r"n\d+[de]\d+p\d+", row["port"]):
+                    self.switch(f"link {row['port']} up")
 
     def kill(self, rank):
         """SIGKILL a node's QEMU."""
@@ -231,7 +331,7 @@ class Cluster:
     # ---- how it is put together
 
     def _tree(self):
-        return paths.BUILD / ("asan" if self.sanitize else "weft")
+        return paths.BUILD / ("asan" if self.options.sanitize else "weft")
 
     def fabric_error(self):
         """What the switch said when it ended by itself, else an empty string."""
@@ -244,13 +344,13 @@ class Cluster:
         shutil.copy(paths.TOP / "vm" / "guest" / "start", weft / "start")
         hosts = ["127.0.0.1 localhost"] + [f"{a} node{i}" for i, a in enumerate(self.addresses)]
         (weft / "hosts").write_text("\n".join(hosts) + "\n")
-        modules = list(self.modules)
+        modules = list(self.options.modules)
         built = paths.DRIVER / "weft.ko"
-        if self.driver and built.exists() and not any(m.name == "weft.ko" for m in modules):
+        if self.options.driver and built.exists() and not any(m.name == "weft.ko" for m in modules):
             modules.insert(0, built)
-        if self.devices and self.driver and not modules:
+        if self.options.devices and self.options.driver and not modules:
             self._say("no driver is built (build/driver/weft.ko): the accelerators stay without one")
-        if any(self.nics) and self.driver and not any(m.name == "efa.ko" for m in modules):
+        if any(self.options.nics) and self.options.driver and not any(m.name == "efa.ko" for m in modules):
             if not paths.EFA.exists():
                 raise ValueError("no driver for host NICs is built (build/efa/efa.ko): say make build; with ROOT=/ it needs the package linux-source-6.12")
             modules.append(paths.EFA)
@@ -263,21 +363,21 @@ class Cluster:
             subprocess.run(["strip", "--strip-debug", "-o", str(weft / "modules" / m.name), str(m)], check=True)
             self._insmod.append(f"/share/.weft/modules/{m.name}")
             self._modprobe += [d for d in modprobe_deps(m) if d not in ours and d not in self._modprobe]
-        self._firmware = str(paths.FIRMWARE) if paths.FIRMWARE.exists() and self.driver else ""
+        self._firmware = str(paths.FIRMWARE) if paths.FIRMWARE.exists() and self.options.driver else ""
         self._kernel, self._initrd = self._pick_kernel()
         self._preload = ""
-        if self.devices or any(self.nics):
+        if self.options.devices or any(self.options.nics):
             device = self._tree() / "lib" / "weft-qemu.so"
             if not device.exists():
                 raise ValueError(f"no device is built ({device.relative_to(paths.TOP)}); or say --devices 0 and --nics 0")
-            self._preload = f"{_asan_runtime()}:{device}" if self.sanitize else str(device)
+            self._preload = f"{_asan_runtime()}:{device}" if self.options.sanitize else str(device)
 
     def _pick_kernel(self):
         """kernel= is vmlinux or bzImage (the root's own), a file of either kind, or a kernel build tree."""
         initrd = paths.MADE / "initramfs.cpio"
-        if self.kernel in ("vmlinux", "bzImage"):
-            return paths.MADE / self.kernel, initrd
-        given = Path(self.kernel)
+        if self.options.kernel in ("vmlinux", "bzImage"):
+            return paths.MADE / self.options.kernel, initrd
+        given = Path(self.options.kernel)
         if given.is_dir():
             for name in ("vmlinux", "arch/x86/boot/bzImage"):
                 if (given / name).exists():
@@ -293,12 +393,12 @@ class Cluster:
         program = self._tree() / "bin" / "weft-fabric"
         self._net = None
         if not program.exists():
-            if self.devices or any(self.nics) or self.capture or self.size > 2:
+            if self.options.devices or any(self.options.nics) or self.options.capture or self.size > 2:
                 raise ValueError(f"no switch is built ({program.relative_to(paths.TOP)})")
             return  # two nodes without accelerators reach each other by QEMU's own means
         cmd = ["setpriv", "--pdeathsig", "KILL", str(program), "--weft", str(self.rundir / "weft.sock"),
                "--net", str(self.rundir / "net.sock"), "--control", str(self.rundir / "control.sock")]
-        for option, value in (("--capture", self.capture), ("--loss", self.loss), ("--seed", self.seed)):
+        for option, value in (("--capture", self.options.capture), ("--loss", self.options.loss), ("--seed", self.options.seed)):
             if value is not None:
                 cmd += [option, str(value)]
         self.fabric_log = self.rundir / "fabric.log"
@@ -320,24 +420,24 @@ class Cluster:
         """QEMU options for the accelerators and the host NICs of a node, and where they sit."""
         out = []
         functions = []
-        for d in range(self.devices):
-            if self.model:
-                device = f"weft-model,bus=@,id=accel{d},path={Path(self.model).resolve()},name=n{rank}d{d}"
+        for d in range(self.options.devices):
+            if self.options.model:
+                device = f"weft-model,bus=@,id=accel{d},path={Path(self.options.model).resolve()},name=n{rank}d{d}"
             else:
-                device = f"weft,bus=@,id=accel{d},hbm={self.hbm},ports={self.ports},serial=n{rank}d{d}"
+                device = f"weft,bus=@,id=accel{d},hbm={self.options.hbm},ports={self.options.ports},serial=n{rank}d{d}"
             device += f",fabric={self.rundir}/weft.sock"
-            functions.append(device + ("," + self.device_opts if self.device_opts else ""))
-        for k in range(self.nics[rank]):
+            functions.append(device + ("," + self.options.device_opts if self.options.device_opts else ""))
+        for k in range(self.options.nics[rank]):
             nic = f"weft-efa,bus=@,id=nic{k},mac={self.nic_mac(rank, k)},fabric={self.rundir}/weft.sock,serial=n{rank}e{k}"
-            functions.append(nic + ("," + self.nic_opts if self.nic_opts else ""))
-        if self.layout == "switch" and functions:
+            functions.append(nic + ("," + self.options.nic_opts if self.options.nic_opts else ""))
+        if self.options.layout == "switch" and functions:
             out += ["-device", "pcie-root-port,id=rp0,bus=pcie.0,chassis=1,slot=1",
                     "-device", "x3130-upstream,id=up0,bus=rp0"]
         for i, function in enumerate(functions):
-            if self.layout == "switch":
+            if self.options.layout == "switch":
                 bus = f"dn{i}"
                 out += ["-device", f"xio3130-downstream,id={bus},bus=up0,chassis=2,slot={i}"]
-            elif self.layout == "roots":
+            elif self.options.layout == "roots":
                 bus = f"rp{i}"
                 out += ["-device", f"pcie-root-port,id={bus},bus=pcie.0,chassis={1 + i},slot={1 + i}"]
             else:
@@ -361,21 +461,21 @@ class Cluster:
             "".join(f"export {k}={shlex.quote(v)}\n" for k, v in self.environment(rank).items()))
         kvm = self.accel == "kvm"
         # Only what is under test sits behind the IOMMU: virtio devices keep guest-physical addresses (9p hangs otherwise).
-        virtio = ",disable-legacy=on" if self.viommu else ""
+        virtio = ",disable-legacy=on" if self.options.viommu else ""
         append = [CMDLINE, f"weft.node={rank}"]
         if not kvm:
             append.append(CLOCK_TCG)
-        if self.viommu:
+        if self.options.viommu:
             append.append("intel_iommu=on iommu.strict=1")
-        append.append(self.append)
+        append += [self.options.append, "printk.time=1"]  # the console's reader goes by the stamps
         argv = ["qemu-system-x86_64", "-name", f"node{rank}",
-                "-machine", "q35" + (",kernel-irqchip=split" if kvm and self.viommu else ""),
+                "-machine", "q35" + (",kernel-irqchip=split" if kvm and self.options.viommu else ""),
                 "-accel", "kvm" if kvm else "tcg,thread=multi"]
         if kvm:
             argv += ["-cpu", "host"]
-        argv += ["-m", str(self.memory), "-smp", str(self.cpus), "-nodefaults", "-no-user-config", "-display", "none",
+        argv += ["-m", str(self.options.memory), "-smp", str(self.options.cpus), "-nodefaults", "-no-user-config", "-display", "none",
                  "-no-reboot", "-kernel", str(self._kernel), "-initrd", str(self._initrd), "-append", " ".join(append)]
-        if self.viommu:  # before the devices behind it
+        if self.options.viommu:  # before the devices behind it
             argv += ["-device", "intel-iommu"]
         argv += ["-device", "virtio-rng-pci" + virtio]
         for tag, path, readonly in (("root", paths.CLEAN_ROOT, True), ("build", paths.BUILD, True), ("share", self.share, False)):
@@ -383,9 +483,9 @@ class Cluster:
                      "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}{virtio}"]
         argv += self._netdev(rank, virtio)
         argv += self._pci(rank)
-        argv += self.qemu_opts
-        node.start(argv, preload=self._preload, interactive=bool(quoted["interactive"]),
-                   allow=self.allow, virtio=virtio)
+        argv += self.options.qemu_opts
+        node.allow = self.allow
+        node.start(argv, preload=self._preload, interactive=bool(quoted["interactive"]), virtio=virtio)
 
     def _netdev(self, rank, virtio):
         if self._net:

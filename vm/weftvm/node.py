@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from . import console
 
+LOOK = 0.2  # seconds between two looks at the console
+STARTED = b"weft-start: node "  # guest/start's first words: the kernel and its init have come up
+
 
 class NodeDied(RuntimeError):
     """The guest's QEMU ended, or the guest stopped answering."""
@@ -85,20 +88,26 @@ class Node:
         self._qmp_lock = threading.Lock()
         self._command = None
         self._serial = 0
-        self._scanned = 0
-        self._allow = ()
+        self._look_lock = threading.Lock()
+        self._follower = None
+        self._told = 0  # complaints that a Result has named
+        self._kept = {}  # consoles of boots with complaints, once their files are gone
+        self.allow = ()  # regular expressions for what the kernel may complain about
+        self.complaints = []  # all others, of all boots
+        self.ended = 0.0  # when the last command did
+        self.restarts = 0  # boots that did not reach guest/start and were made again
 
     # ---- life
 
-    def start(self, argv, preload=None, interactive=False, allow=(), virtio=""):
+    def start(self, argv, preload=None, interactive=False, virtio=""):
         """Start QEMU. Call it from a thread that lives as long as the node: the kernel kills QEMU when it ends.
 
         `virtio` is appended to the options of virtio devices.
         """
         self.generation += 1
-        self.console_path = self.rundir / f"node{self.rank}.console.{self.generation}"
+        self.console_path = self._console_path(self.generation)
         self.log_path = self.rundir / f"node{self.rank}.qemu.log"
-        self._scanned, self._allow, self.killed = 0, tuple(allow), False
+        self._follower, self.killed = console.Follower(self, self.console_path, self.generation), False
         self.hello.clear()
         self.dead.clear()
         self.setup_error = ""
@@ -139,7 +148,8 @@ class Node:
             sel.register(s, selectors.EVENT_READ)
         line = b""
         while sel.get_map():
-            for key, _ in sel.select():
+            self.look()
+            for key, _ in sel.select(LOOK):
                 s = key.fileobj
                 try:
                     chunk = s.recv(65536)
@@ -157,6 +167,7 @@ class Node:
                         one, line = line.split(b"\n", 1)
                         self._control(one.decode(errors="replace").strip())
         self.proc.wait()
+        self.look(last=True)
         with self._mutex:
             self.dead.set()
             self.hello.set()
@@ -233,26 +244,60 @@ class Node:
             with self._mutex:
                 self._command = None
             path.unlink(missing_ok=True)
+            self.ended = time.monotonic()
             out, err = (b"".join(cmd.data[s]).decode(errors="replace") for s in (1, 2))
             rc = 124 if timed_out else cmd.rc if cmd.rc is not None else 255
             return Result(rc, out, err, seconds, timed_out, not timed_out and cmd.rc is None, self.problems())
 
     # ---- what it says
 
-    def console(self):
-        """The serial console of the node's latest boot."""
+    def _console_path(self, generation):
+        return self.rundir / f"node{self.rank}.console.{generation}"
+
+    def console(self, generation=None):
+        """The serial console of the node's latest boot, or of another one."""
+        generation = generation or self.generation
+        if generation in self._kept:
+            return self._kept[generation]
         try:
-            return self.console_path.read_text(errors="replace")
-        except (OSError, AttributeError):
+            return self._console_path(generation).read_text(errors="replace")
+        except OSError:
             return ""
 
+    def look(self, last=False):
+        """Read what is new on the console and keep what the kernel complains about."""
+        with self._look_lock:
+            if self._follower:
+                self.complaints += self._follower.look(self.allow, last)
+
     def problems(self):
-        """Lines of the console, since the last call, that say that the kernel is unwell."""
-        text = self.console()
-        new = text[self._scanned:]
-        complete = new.rfind("\n") + 1 if self.alive() else len(new)
-        self._scanned += complete
-        return [line for _, line in console.scan(new[:complete], self._allow)]
+        """Lines, since the last call, that say that the kernel is unwell. They are kept in `complaints` too."""
+        self.look()
+        new = self.complaints[self._told:]
+        self._told += len(new)
+        return [c.line for c in new]
+
+    def reached_init(self):
+        """The guest has come as far as guest/start."""
+        try:
+            return self.hello.is_set() or STARTED in self.console_path.read_bytes()
+        except OSError:
+            return False
+
+    def evidence(self, folder):
+        """Keep in `folder` what tells why the node stands still: console, QEMU's log, state and registers."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"node{self.rank}.console").write_text(self.console())
+        said = [self.qemu_log()]
+        for execute, line in (("query-status", None), *((None, words) for words in (
+                "info registers -a", "info lapic 0", "info lapic 1", "info pic"))):
+            try:
+                answer = (self.monitor(execute) if execute else
+                          self.monitor("human-monitor-command", **{"command-line": line}))
+            except (OSError, RuntimeError) as e:
+                answer = str(e)
+            said.append(f"=== {execute or line}\n" + (answer if isinstance(answer, str) else json.dumps(answer)))
+        (folder / f"node{self.rank}.qemu").write_text("\n".join(said).replace("\r", ""))
 
     def panicked(self):
         return bool(console.PANIC.search(self.console()))
@@ -305,5 +350,7 @@ class Node:
 
     def close(self):
         self.kill()
+        for generation in {c.generation for c in self.complaints}:
+            self._kept.setdefault(generation, self.console(generation))
         for s in getattr(self, "_socks", {}).values():
             s.close()

@@ -19,6 +19,12 @@ CACHE = MADE.parent
 # Inside the root /run is memory of this call alone and ends with it.
 RUN = Path("/run/weft") if CLEAN_ROOT != "/" else None
 
+
+def root_env():
+    """What the root holds: {"kernel": its kernel's release, "qemu": QEMU's version, ...}."""
+    return dict(line.split("=", 1) for line in (MADE / "root.env").read_text().splitlines())
+
+
 GUEST_FOLDERS = ("tests", "examples")
 _NOT_FOR_GUESTS = {".cc", ".cpp", ".h", ".hpp", ".c", ".o", ".pyc", ".pcap", ".pcapng"}
 

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""The launcher: what it makes of how a command ended, its reports, the guest that does not come up."""
+import argparse
+import contextlib
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+from xml.etree import ElementTree
+
+from weftvm import __main__ as launcher
+from weftvm import check, cluster, console, paths
+from weftvm.case import NodeTest, build_module
+from weftvm.node import Result
+
+COMPLAINER = "tests/vm/complainer"
+
+
+class FakeNode:
+    """A node whose command has ended."""
+    restarts, boot_seconds, killed = 0, 2.5, False
+
+    def __init__(self, rank, text="", panicked=False):
+        self.rank, self.text, self._panicked = rank, text, panicked
+        self.complaints = [console.Complaint(self, 1, number, line, 0) for number, line in console.scan(text)]
+
+    def console(self, generation=None):
+        return self.text
+
+    def panicked(self):
+        return self._panicked
+
+    def qemu_log(self):
+        return ""
+
+    def obituary(self):
+        return "it ended"
+
+
+def judged(folder, *pairs, boot_error=""):
+    """verdict() of nodes and their results: (exit code, what was said, JSON, JUnit)."""
+    args = argparse.Namespace(json=f"{folder}/r.json", junit=f"{folder}/r.xml", command=["a", "b"], timeout=7)
+    c = SimpleNamespace(nodes=[node for node, _ in pairs], accel="tcg", complaints=lambda: [])
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = launcher.verdict(c, args, [r for _, r in pairs], boot_error)
+    return code, said.getvalue(), json.loads(Path(args.json).read_text()), ElementTree.parse(args.junit).getroot()
+
+
+class Verdict(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def test_each_end(self):
+        long = "\n".join(f"[    1.000000] line {i}" for i in range(50))
+        warned = long + "\n[    2.000000] WARNING: CPU: 0 PID: 1 at a.c:1 f+0x1/0x2"
+        for node, result, code, status in (
+                (FakeNode(0), Result(0, "", "", 1), 0, "ok"),
+                (FakeNode(0), Result(3, "", "", 1), 3, "exit"),
+                (FakeNode(0, long), Result(124, "", "", 7, timed_out=True), 124, "timeout"),
+                (FakeNode(0, long, panicked=True), Result(255, "", "", 1, gone=True), 255, "panic"),
+                (FakeNode(0, long), Result(255, "", "", 1, gone=True), 1, "gone"),
+                (FakeNode(0, warned), Result(0, "", "", 1), 1, "console")):
+            with self.subTest(status):
+                got, said, report, junit = judged(self.folder, (node, result))
+                (row,) = report["rows"]
+                self.assertEqual((got, row["status"], row["exit"]), (code, status, code))
+                self.assertEqual((junit.get("tests"), junit.get("failures")), ("1", str(int(code != 0))))
+                # Where the kernel may tell the cause, its console is shown, and kept in both reports.
+                shown = {"timeout": "line 49", "gone": "line 49", "console": "WARNING: CPU: 0"}.get(status)
+                if shown:
+                    self.assertIn(shown, said)
+                    self.assertIn(shown, row["console"])
+                    self.assertIn(shown, junit.find("testcase/failure").text)
+
+    def test_the_worst_counts(self):
+        fine, exit3 = (FakeNode(0), Result(0, "", "", 1)), (FakeNode(1), Result(3, "", "", 1))
+        late = (FakeNode(2), Result(124, "", "", 7, timed_out=True))
+        panic = (FakeNode(3, panicked=True), Result(255, "", "", 1, gone=True))
+        for pairs, code in (((fine, exit3), 3), ((exit3, late), 124), ((exit3, late, panic), 255), ((fine, fine), 0)):
+            self.assertEqual(judged(self.folder, *pairs)[0], code)
+
+    def test_no_boot(self):
+        node = FakeNode(0, "[    1.000000] the last line")
+        code, said, report, _ = judged(self.folder, (node, Result(124, "", "", 0, timed_out=True)), boot_error="no boot")
+        self.assertEqual((code, report["error"]), (124, "no boot"))
+        self.assertIn("the last line", said)
+
+    def test_wrong_usage(self):
+        """Refusals are reported to machines too."""
+        file = Path(self.folder, "r.json")
+        for options in (["--nodes", "65"], ["--nics", "1", "--layout", "switch", "--kernel", "/nowhere"]):
+            file.unlink(missing_ok=True)
+            ran = subprocess.run([sys.executable, "-B", "-m", "weftvm", "run", f"--json={file}", *options, "--", "true"],
+                                 capture_output=True, text=True, timeout=100)
+            self.assertEqual(ran.returncode, 2, ran.stderr)
+            self.assertIn(json.loads(file.read_text())["error"], ran.stderr)
+
+
+class Style(unittest.TestCase):
+    def test_negations(self):
+        """What `set -e` does not see."""
+        wrong = ["~ rmmod weft", "    ~ wait $p", 'self.sh("~ [ -e /x ]")', "do ~ a; done", "a; ~ b", "sh('~ echo >/x')"]
+        right = ["if ~ a; then b; fi", "~ a || exit 1", "[ ~ -e x ]", "a ~= b", "while ~ a; do b; done", "# ~ a", "Hi~ you"]
+        self.assertEqual([line for line in wrong if check.negated(line.replace("~", "!")) != [1]], [])
+        self.assertEqual([line for line in right if check.negated(line.replace("~", "!"))], [])
+
+
+class OneNode(NodeTest):
+    """All ends of a command on one boot; a panic is the last."""
+    options = {"nodes": 1, "devices": 0}
+
+    def end(self, *command, timeout=60):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        args = argparse.Namespace(json=f"{folder}/r.json", junit=f"{folder}/r.xml", command=list(command), timeout=timeout)
+        results = [None]
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            launcher.run_command(self.cluster, args.command, time.monotonic() + timeout, lambda *_: None, results)
+            code = launcher.verdict(self.cluster, args, results, "")
+        row = json.loads(Path(args.json).read_text())["rows"][0]
+        return code, row["status"], said.getvalue(), results[0]
+
+    def test_ends(self):
+        self.assertEqual(self.end("true")[:2], (0, "ok"))
+        code, status, _, result = self.end("sh", "-c", "echo out; echo err >&2; exit 7")
+        self.assertEqual((code, status, result.out, result.err), (7, "exit", "out\n", "err\n"))
+        code, status, said, _ = self.end("sh", "-c", "echo here I hang >/dev/kmsg; sleep 60", timeout=3)
+        self.assertEqual((code, status), (124, "timeout"))
+        self.assertIn("here I hang", said)
+        self.assertEqual(self.end("true")[:2], (0, "ok"), "the node serves on")
+        with self.cluster.allowing("sysrq triggered crash|Call Trace"):
+            code, status, _, _ = self.end("sh", "-c", "echo c >/proc/sysrq-trigger; sleep 60")
+        self.assertEqual((code, status), (255, "panic"))
+        self.cluster.dirty = "it panicked"
+
+
+class WholeRun(unittest.TestCase):
+    def test_late_warning(self):
+        """A module that warns after the command's end fails the run; the report lies where --json=FILE says."""
+        module = build_module(COMPLAINER)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "r.json")
+            ran = subprocess.run(
+                [sys.executable, "-B", "-m", "weftvm", "run", "--nodes=1", "--devices=0", f"--module={module}",
+                 f"--json={file}", "--", "sh", "-c", "echo 'warn 300' >/sys/module/weft_complainer/parameters/complain"],
+                capture_output=True, text=True, timeout=250)
+            (row,) = json.loads(file.read_text())["rows"]
+        self.assertEqual((ran.returncode, row["status"]), (1, "console"), ran.stderr)
+        for place in (ran.stderr, row["console"]):
+            self.assertIn("weft_complainer was asked to", place)
+
+
+class Stuck(cluster.Cluster):
+    """The first boot of each node stands still before its first instruction."""
+
+    def _boot(self, node):
+        whole = self.options
+        if node.generation == 0:
+            self.options = dataclasses.replace(whole, qemu_opts=("-S",))
+        try:
+            super()._boot(node)
+        finally:
+            self.options = whole
+
+
+class ComesUp(unittest.TestCase):
+    def test_started_again_once(self):
+        said = []
+        with mock.patch.object(cluster, "LATE_INIT", 3), Stuck(nodes=1, devices=0, say=said.append) as c:
+            self.assertEqual(c.run(0, "echo up").out, "up\n")
+            self.assertEqual((c.restarts(), c.nodes[0].generation), (1, 2))
+        (line,) = [line for line in said if "started again" in line]
+        kept = paths.TOP / line.split()[-1]
+        found = (kept / "node0.qemu").read_text()
+        self.assertEqual([word for word in ("prelaunch", "CR0=", "LVTT", "pic0: ") if word not in found], [])
+        self.assertTrue((kept / "node0.console").exists())
+
+    def test_not_twice(self):
+        with mock.patch.object(cluster, "LATE_INIT", 1):
+            c = cluster.Cluster(nodes=1, devices=0, qemu_opts="-S", boot_timeout=3)
+            try:
+                with self.assertRaisesRegex(TimeoutError, "did not boot in time; why may be in build/hung/"):
+                    c.start()
+                self.assertEqual(c.nodes[0].generation, 2)
+            finally:
+                c.close()

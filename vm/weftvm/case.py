@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""NodeTest: a unittest.TestCase with booted nodes, which classes with equal options share."""
+import re
+import shutil
+import subprocess
+import threading
+import time
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+from . import paths
+from .cluster import Cluster, Options
+
+
+def module_file(folder):
+    """What build_module(folder) makes."""
+    name = re.search(r"^obj-m\s*:?\+?=\s*(\w+)\.o", (paths.TOP / folder / "Kbuild").read_text(), re.M)[1]
+    return paths.BUILD / "modules" / folder.replace("/", "-") / f"{name}.ko"
+
+
+def build_module(folder):
+    """Build the kernel module in a folder of the checkout for the root's kernel; no warnings. Returns the file."""
+    file = module_file(folder)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for source in (paths.TOP / folder).iterdir():
+        shutil.copy2(source, file.parent)
+    made = subprocess.run(["make", "-s", "-C", f"/lib/modules/{paths.root_env()['kernel']}/build", f"M={file.parent}",
+                           "W=1", "modules"], capture_output=True, text=True)
+    if made.returncode or "warning" in made.stderr:
+        raise RuntimeError(made.stdout + made.stderr)
+    return file
+
+
+class Pool:
+    """The cluster that a class of tests uses, left over from the class before it when its options are the same.
+
+    All clusters are booted by one thread, which lives as long as they: QEMU ends with the thread that started it.
+    """
+
+    def __init__(self):
+        self._thread = ThreadPoolExecutor(1)
+        self.current = None  # what tests use
+        self.ahead = None  # (Options, Future) of what is booted for the next ones
+        self.boots = self.restarts = 0
+
+    def _make(self, case, say):
+        for folder in case.kernel_modules:
+            build_module(folder)
+        cluster = Cluster(**case.wanted(), say=say)
+        try:
+            cluster.start()
+        except BaseException:
+            cluster.close()
+            raise
+        finally:
+            self.boots += cluster.size
+            self.restarts += cluster.restarts()
+        return cluster
+
+    def prepare(self, case, say=None):
+        """Boot what the class `case` needs, while other tests run."""
+        if self.ahead is None:
+            self.ahead = (Options(**case.wanted()), self._thread.submit(self._make, case, say))
+
+    def take(self, case, say=None):
+        options = Options(**case.wanted())
+        if self.current and (self.current.options != options or self.current.dirty
+                             or not all(node.alive() for node in self.current.nodes)):
+            self._drop()
+        if self.current is None:
+            if self.ahead and self.ahead[0] != options:
+                self._drop_ahead()
+            if self.ahead is None:
+                self.prepare(case, say)
+            _, booted = self.ahead
+            try:
+                self.current = booted.result()
+            finally:
+                self.ahead = None
+        self.current.reset_switch()
+        self.current.permit(case.allow)
+        return self.current
+
+    def give(self, cluster):
+        cluster.settle()
+        cluster.permit(())
+
+    def is_ahead(self, cluster):
+        """Booted for tests that have not begun."""
+        return self.ahead is not None and cluster is not self.current and cluster.options == self.ahead[0]
+
+    def _drop(self):
+        cluster, self.current = self.current, None
+        cluster.close()
+
+    def _drop_ahead(self):
+        (_, booted), self.ahead = self.ahead, None
+        if not booted.exception():
+            booted.result().close()
+
+    def close(self):
+        """The end of a group of tests: the next one needs other nodes."""
+        if self.current:
+            self._drop()
+
+    def end(self):
+        self.close()
+        if self.ahead:
+            self._drop_ahead()
+
+
+pool = Pool()
+
+
+class NodeTest(unittest.TestCase):
+    """A test on the nodes of `self.cluster`. Whatever their kernels complain about fails it, unless allowed."""
+
+    options = {}  # of weftvm.Cluster
+    allow = ()  # regular expressions for kernel messages that are no complaints
+    kernel_modules = ()  # folders of the checkout with a module each, which is built and inserted
+
+    @classmethod
+    def wanted(cls):
+        """The options of the cluster."""
+        more = {"modules": tuple(map(module_file, cls.kernel_modules))} if cls.kernel_modules else {}
+        return {**cls.options, **more}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = pool.take(cls)
+
+    @classmethod
+    def tearDownClass(cls):
+        pool.give(cls.cluster)
+
+    def ok(self, result):
+        """The command succeeded; returns what it said."""
+        self.assertEqual(result.rc, 0, f"\n{result.out}\n{result.err}")
+        return result.out
+
+    def sh(self, script, timeout=120, node=0, env=None):
+        """Run shell code on a node; each of its commands must succeed. Returns its output."""
+        result = self.cluster.run(node, "set -e\n" + script, timeout, env)
+        self.assertEqual(result.rc, 0, f"node {node}: {script}\n{result.out}\n{result.err}")
+        return result.out
+
+    def true(self, node, command, timeout=60):
+        """Does a command on a node succeed?"""
+        return self.cluster.run(node, command, timeout).rc == 0
+
+    def once(self, ready, what, limit=120, pause=0.1):
+        """Wait until ready() gives something true, which is returned; the test fails when it does not within `limit` s."""
+        end = time.monotonic() + limit
+        while not (value := ready()):
+            self.assertLess(time.monotonic(), end, f"{what} did not come")
+            time.sleep(pause)
+        return value
+
+    def carried(self):
+        """Bytes that the switch has taken in so far."""
+        return sum(row["rx_bytes"] for row in self.cluster.switch("stats")["rows"])
+
+    def together(self, commands, timeout=120, env=None, meanwhile=lambda: None):
+        """Run a command on each node at once and meanwhile() here; returns the results."""
+        results = [None] * len(commands)
+
+        def run(rank):
+            results[rank] = self.cluster.run(rank, commands[rank], timeout, env)
+
+        threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(len(commands))]
+        for thread in threads:
+            thread.start()
+        try:
+            meanwhile()
+        finally:
+            for thread in threads:
+                thread.join(timeout + 15)
+        return results

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""What `make check` counts."""
+import sys
+import time
+
+from . import paths, report
+
+
+class Tally:
+    def __init__(self, quiet=False):
+        self.cases = []  # (tier, name, seconds, verdict, text)
+        self.quiet = quiet
+
+    def add(self, tier, name, seconds, verdict, text=""):
+        self.cases.append((tier, name, seconds, verdict, text))
+        if self.quiet:
+            return
+        if verdict == "failed":
+            print(f"FAILED  {tier}/{name}", flush=True)
+            lines = text.strip().splitlines()
+            for line in lines[:4] + ["..."] + lines[-40:] if len(lines) > 45 else lines:
+                print(f"        {line}")
+        elif verdict == "skipped":
+            print(f"skipped {tier}/{name}: {text.strip() or 'no reason given'}", flush=True)
+        sys.stdout.flush()
+
+    def count(self, verdict, tier=None):
+        return sum(c[3] == verdict for c in self.cases if tier in (None, c[0]))
+
+    def close(self, tier, start):
+        """Say how a tier went and write its JUnit."""
+        mine = [c[1:] for c in self.cases if c[0] == tier]
+        report.write_junit(str(paths.BUILD / "junit" / f"{tier}.xml"), tier, mine)
+        counts = ", ".join(f"{self.count(v, tier)} {v}" for v in ("passed", "failed", "skipped") if self.count(v, tier))
+        print(f"weft: {tier}: {counts or 'nothing to run'} ({time.monotonic() - start:.1f} s)", flush=True)
+
+
+def concerned(patterns, tier):
+    """May one of the patterns select something of the tier?"""
+    return not patterns or any("/" not in p or tier.endswith(p.partition("/")[0]) for p in patterns)
+
+
+def wanted(patterns, name):
+    return not patterns or any(p in name for p in patterns)

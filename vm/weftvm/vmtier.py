@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""The vm tier: tests/vm/test_*.py, unittest modules whose classes get booted nodes from weftvm.case.
+
+Classes that want equal nodes run one after the other on the same ones. A test during which, or shortly after which, a
+kernel complains has failed.
+"""
+import os
+import signal
+import sys
+import time
+import traceback
+import unittest
+
+from . import console, paths
+from .case import NodeTest, pool
+from .cluster import LATE, Options, made
+from .tally import wanted
+
+TEST_LIMIT = 300  # seconds that a test may take
+
+
+class _Entry:
+    def __init__(self, test):
+        self.test, self.start, self.end, self.results = test, time.monotonic(), None, []
+
+
+class Watch(unittest.TestResult):
+    """Counts tests, each once it is known what the kernels said in the moments after it."""
+
+    def __init__(self, tally, limit=TEST_LIMIT):
+        super().__init__()
+        self.tally, self.limit = tally, limit
+        self._now = None
+        self._ended = []  # tests whose kernels may still say something
+        self._named = set()  # complaints that a test has failed with
+
+    def startTest(self, test):
+        super().startTest(test)
+        self._now = _Entry(test)
+        if self.limit:
+            signal.alarm(self.limit)
+
+    def stopTest(self, test):
+        if self.limit:
+            signal.alarm(0)
+        super().stopTest(test)
+        self._now.end = time.monotonic()
+        self._ended.append(self._now)
+        self._now = None
+        self._judge(time.monotonic() - LATE)
+
+    def _complaints(self):
+        """Those that nobody else judges, of nodes that tests have used."""
+        mine = []
+        for cluster in made:
+            if not pool.is_ahead(cluster):
+                for c in cluster.complaints():
+                    c.judge = c.judge or self
+                    mine += [c] if c.judge is self else []
+        return mine
+
+    def _judge(self, until):
+        """Count the tests that ended before `until`."""
+        while self._ended and self._ended[0].end <= until:
+            entry = self._ended.pop(0)
+            said = [c for c in self._complaints() if entry.start <= c.at <= entry.end + LATE]
+            self._named.update(said)
+            if said:
+                text = "the kernel complained: " + "; ".join(map(str, said[:4])) + "\n" + console.shown(said)
+                bad = [r for r in entry.results if r[1] == "failed"]
+                entry.results = [(*r[:2], r[2] + "\n" + text) for r in bad] or [(entry.test, "failed", text)]
+                _soil(entry.test)
+            for test, verdict, text in entry.results:
+                self.tally.add("vm", _name(test), entry.end - entry.start, verdict, text)
+
+    def finish(self):
+        """Wait for what the kernels may still say, then count the rest."""
+        if self._ended:
+            time.sleep(max(0, self._ended[-1].end + LATE - time.monotonic()))
+        self._judge(time.monotonic())
+        other = [c for c in self._complaints() if c not in self._named]
+        self._named.update(other)
+        if other:
+            names = ", ".join(sorted({f"node{c.node.rank}" for c in other}))
+            self.tally.add("vm", f"console.{names}", 0, "failed", "outside of the tests\n" + console.shown(other))
+
+    def _add(self, test, verdict, text=""):
+        if self._now:
+            self._now.results.append((test, verdict, text))
+        else:  # setUpClass and the like, whose "test" is a place holder with an id()
+            self.tally.add("vm", _name(test), 0, verdict, text)
+
+    def addSuccess(self, test):
+        self._add(test, "passed")
+
+    def addFailure(self, test, err):
+        self._add(test, "failed", self._exc_info_to_string(err, test))
+        _soil(test)
+
+    addError = addFailure
+
+    def addSkip(self, test, reason):
+        self._add(test, "skipped", reason)
+
+    def addExpectedFailure(self, test, err):
+        self._add(test, "passed")
+
+    def addUnexpectedSuccess(self, test):
+        self._add(test, "failed", "passed, though marked as an expected failure")
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self._add(subtest, "failed", self._exc_info_to_string(err, test))
+            _soil(test)
+
+
+def _soil(test):
+    """Nobody else uses the nodes of a test that failed."""
+    cluster = getattr(test, "cluster", None)
+    if cluster:
+        cluster.dirty = cluster.dirty or f"{_name(test)} failed"
+
+
+def _name(test):
+    name = test.id()
+    module = name.rpartition("(")[2].partition(".")[0] if name.startswith("setUp") or name.startswith("tearDown") else ""
+    return f"{module}.{name}" if module else name
+
+
+def _flatten(suite):
+    for t in suite:
+        if isinstance(t, unittest.TestSuite):
+            yield from _flatten(t)
+        else:
+            yield t
+
+
+def _late(*_):
+    raise TimeoutError(f"the test took longer than {TEST_LIMIT} s")
+
+
+def load(tally=None):
+    """All tests of the tier; a module that does not load is a failed test."""
+    folder = paths.TOP / "tests" / "vm"
+    sys.path.insert(0, str(folder))
+    tests = []
+    for path in sorted(folder.glob("test_*.py")):
+        try:
+            loader = unittest.TestLoader()
+            tests += _flatten(loader.loadTestsFromName(path.stem))
+            if loader.errors:
+                raise RuntimeError("\n".join(loader.errors))
+        except Exception:  # noqa: BLE001
+            if tally:
+                tally.add("vm", path.stem, 0, "failed", traceback.format_exc())
+    return tests
+
+
+def groups(tests):
+    """The tests by the nodes they want, those without nodes first: [(class or None, tests)]."""
+    out = {None: (None, [])}
+    for test in tests:
+        case = type(test) if isinstance(test, NodeTest) else None
+        out.setdefault(case and Options(**case.wanted()), (case, []))[1].append(test)
+    return [(case, group) for case, group in out.values() if group]
+
+
+def _say(text):
+    print(f"weft:   vm: {text}", flush=True)
+
+
+def vm(tally, patterns):
+    start = time.monotonic()
+    signal.signal(signal.SIGALRM, _late)
+    chosen = groups(t for t in load(tally) if wanted(patterns, "vm/" + _name(t)))
+    try:
+        for at, (case, tests) in enumerate(chosen):
+            began, before = time.monotonic(), len(tally.cases)
+            watch = Watch(tally)
+            if case and os.environ.get("WEFT_BOOT_AHEAD"):
+                pool.prepare(case, _say)
+            unittest.TestSuite(tests).run(watch)
+            pool.close()
+            watch.finish()
+            modules = ", ".join(sorted({type(t).__module__ for t in tests}))
+            _say(f"{modules}: {len(tally.cases) - before} tests ({time.monotonic() - began:.1f} s)")
+    finally:
+        pool.end()
+    if pool.boots:
+        _say(f"{pool.boots} guests booted, {pool.restarts} of them started again")
+    tally.close("vm", start)
