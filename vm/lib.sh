@@ -25,15 +25,23 @@ mount_ns() {
 }
 
 # contain COMMAND...: run COMMAND, which starts with unshare --kill-child, so that nothing of it outlives us.
-# unshare itself ignores SIGINT and SIGTERM while it waits, so this shell stays in front of it: SIGTERM and SIGHUP end
-# everything at once; Ctrl-C reaches the inner command from the terminal, which gets a moment to end by itself;
+# unshare itself ignores SIGINT and SIGTERM while it waits, so this shell stays in front of it: Ctrl-C reaches the inner
+# command from the terminal, SIGTERM from here, and it gets a moment to end by itself; SIGHUP ends everything at once;
 # should this shell be killed, the kernel kills unshare and with it the whole PID namespace.
+terminate_() { # SIGTERM to the command that unshare (process $1) and the namespace's first process wait for
+    c_=$1
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" != unshare ] || for level_ in 1 2; do
+        c2_=; read -r c2_ _ 2>/dev/null <"/proc/$c_/task/$c_/children" || :
+        c_=${c2_:-$c_}
+    done
+    kill -TERM "$c_" 2>/dev/null
+}
 contain() {
     exec 7<&0 # a background command would get /dev/null
     setpriv --pdeathsig KILL "$@" <&7 7<&- 9>&- &
     child_=$! sig_=
     trap 'sig_=130' INT
-    trap 'kill -KILL $child_ 2>/dev/null; sig_=143' TERM
+    trap 'terminate_ $child_; sig_=143' TERM
     trap 'kill -KILL $child_ 2>/dev/null; sig_=129' HUP
     exec 7<&-
     rc_=0

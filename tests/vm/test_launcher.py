@@ -16,9 +16,10 @@ from unittest import mock
 from xml.etree import ElementTree
 
 from weftvm import __main__ as launcher
-from weftvm import check, cluster, console, paths
+from weftvm import check, cluster, console, paths, report
 from weftvm.case import NodeTest, build_module
 from weftvm.node import Result
+from weftvm.tally import Tally
 
 COMPLAINER = "tests/vm/complainer"
 
@@ -113,6 +114,42 @@ class Style(unittest.TestCase):
         self.assertEqual([line for line in right if check.negated(line.replace("~", "!"))], [])
 
 
+class Patterns(unittest.TestCase):
+    def test_what_selects_nothing(self):
+        good = ["vm/test_driver", "test_driver", "vm/test_paths.Reachable", "asan/Any.Thing", "unit/Any", "style/shell", "n/Any"]
+        bad = ["vm/test_boot", "vm/test_driver.Nobody", "fuzz/x"]
+        self.assertEqual(check.unknown(good + bad), bad)
+
+
+class Skips(unittest.TestCase):
+    def test_only_what_is_listed(self):
+        tally = Tally(quiet=True, skips=("asan/Filter.",))
+        for name in ("Filter.A", "Transfer.Filter.A"):
+            tally.add("asan", name, 0, "skipped", "no reason")
+        tally.add("unit", "Filter.A", 0, "skipped", "")
+        self.assertEqual([case[3] for case in tally.cases], ["skipped", "failed", "failed"])
+        self.assertIn("no reason", tally.cases[1][4])
+
+    def test_the_list(self):
+        """Each line names a tier, a test and a reason."""
+        for line in (paths.TOP / "tests" / "skips.list").read_text().splitlines():
+            if line and not line.startswith("#"):
+                self.assertRegex(line, r"^(unit|asan|tsan|vm|style)/\S+\s+\S+ \S+")
+
+
+class Report(unittest.TestCase):
+    def test_junit(self):
+        """Counts, kinds, and text that XML cannot hold."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "new", "r.xml")
+            report.write_junit(str(file), "s", [("a", 1.5, "passed", "x"), ("b", 0.5, "failed", "one\x1b\0\ntwo <&>"),
+                                                ("c", 0, "skipped", "")])
+            suite = ElementTree.parse(file).getroot()
+        self.assertEqual([suite.get(k) for k in ("tests", "failures", "skipped", "time")], ["3", "1", "1", "2.000"])
+        self.assertEqual(suite.find("testcase/failure").text, "one??\ntwo <&>")
+        self.assertEqual([len(case) for case in suite], [0, 1, 1])
+
+
 class OneNode(NodeTest):
     """All ends of a command on one boot; a panic is the last."""
     options = {"nodes": 1, "devices": 0}
@@ -156,6 +193,28 @@ class WholeRun(unittest.TestCase):
         self.assertEqual((ran.returncode, row["status"]), (1, "console"), ran.stderr)
         for place in (ran.stderr, row["console"]):
             self.assertIn("weft_complainer was asked to", place)
+
+
+class Terminated(unittest.TestCase):
+    def test_report(self):
+        """SIGTERM to the shell in front of the namespace reaches the launcher, which still writes its report."""
+        script = (f". {paths.TOP}/vm/lib.sh; contain unshare --pid --fork --kill-child --mount-proc -- "
+                  """env --default-signal=INT,QUIT sh -c '"$@"; exit $?' - "$@" """)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "r.json")
+            shell = subprocess.Popen(
+                ["sh", "-c", script, "-", sys.executable, "-B", "-m", "weftvm", "run", "--nodes=1", "--devices=0",
+                 "--json", str(file), "--", "sleep", "600"], stderr=subprocess.PIPE, text=True)
+            said = ""
+            while "up after" not in said:
+                line = shell.stderr.readline()
+                self.assertTrue(line, said)
+                said += line
+            shell.terminate()
+            said += shell.communicate(timeout=60)[1]
+            self.assertEqual(shell.returncode, 143, said)
+            report = json.loads(file.read_text())
+        self.assertEqual((report["error"], [row["exit"] for row in report["rows"]]), ("interrupted", [143]))
 
 
 class Stuck(cluster.Cluster):

@@ -104,7 +104,7 @@ def run(args):
     try:
         return run_on(c, args, deadline, results)
     except (SystemExit, KeyboardInterrupt):
-        verdict(c, args, [r or Result(1, "", "interrupted", 0) for r in results], "interrupted")
+        verdict(c, args, [r or Result(143, "", "interrupted", 0) for r in results], "interrupted")
         raise
     finally:
         c.close()

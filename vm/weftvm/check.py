@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """`make check`: runs the tiers, counts, and ends with the line "N passed, N failed, N skipped".
 
-    check [PATTERN...]     only tests whose name (tier/module.test) contains one of the patterns
+    check [PATTERN...]           only tests whose name (tier/module.test) contains one of the patterns
+    check --known [PATTERN...]   runs nothing; fails when a pattern selects nothing, as far as that is known without a build
 
 unit and sim are CTest's, in build/weft, build/asan and build/tsan. The vm tier is tests/vm/test_*.py (weftvm.vmtier).
 """
@@ -10,12 +11,13 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 
-from . import accel, paths, report
+from . import accel, paths, report, vmtier
 from .tally import Tally, concerned, wanted
-from .vmtier import vm
 
+TIERS = ("style", "unit", "asan", "tsan", "vm")
 SLOW = 15  # a line now and then, so that a quiet terminal is known to be alive
 
 
@@ -195,8 +197,22 @@ def style(tally, patterns):
     tally.close("style", start)
 
 
+def unknown(patterns):
+    """Patterns of the vm tier, whose names are known without a build, that select nothing, and those of no tier."""
+    names = [f"vm/{name}" for name in vmtier.names()]
+    return [p for p in patterns if "/" in p and not any(p in name for name in names)
+            and not any(tier.endswith(p.partition("/")[0]) for tier in TIERS if tier != "vm")]
+
+
 def main(patterns):
     start = time.monotonic()
+    only_look = patterns[:1] == ["--known"]
+    patterns = patterns[only_look:]
+    strange = unknown(patterns)
+    if strange or only_look:
+        if strange:
+            print("weft: no test's name contains " + " or ".join(strange), file=sys.stderr)
+        return 2 if strange else 0
     tally = Tally()
     which, why = accel.detect()
     print(f"weft: checking on {which.upper()} ({why})", flush=True)
@@ -205,14 +221,17 @@ def main(patterns):
     ctest(tally, "unit", patterns)
     ctest(tally, "asan", patterns)
     ctest(tally, "tsan", patterns, "threads")
-    vm(tally, patterns)
+    vmtier.vm(tally, patterns)
     report.write_json(str(paths.BUILD / "check.json"), "check", which, [
-        {"tier": tier, "name": name, "seconds": round(seconds, 3), "verdict": verdict} for tier, name, seconds, verdict, _ in tally.cases])
+        {"tier": tier, "name": name, "seconds": round(seconds, 3), "verdict": verdict}
+        for tier, name, seconds, verdict, _ in tally.cases], restarts=vmtier.pool.restarts)
     failed = [f"{c[0]}/{c[1]}" for c in tally.cases if c[3] == "failed"]
     if failed:
         print("weft: failed: " + " ".join(failed))
-    if patterns and not tally.cases:
-        print("weft: no test's name contains " + " or ".join(patterns))
+    for p in patterns:
+        if not any(p in f"{tier}/{name}" for tier, name, *_ in tally.cases):
+            print(f"weft: no test's name contains {p}")
+            failed.append(p)
     print(f"weft: checked in {time.monotonic() - start:.0f} s")
     print(f"{tally.count('passed')} passed, {len(failed)} failed, {tally.count('skipped')} skipped", flush=True)
     return 1 if failed or not tally.count("passed") else 0

@@ -156,6 +156,11 @@ def load(tally=None):
     return tests
 
 
+def names():
+    """The names of all tests."""
+    return [_name(test) for test in load()]
+
+
 def groups(tests):
     """The tests by the nodes they want, those without nodes first: [(class or None, tests)]."""
     out = {None: (None, [])}
