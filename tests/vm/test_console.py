@@ -97,7 +97,8 @@ class Scanner(unittest.TestCase):
         for line in BAD:
             for stamp in STAMPS:
                 with self.subTest(line=line, stamp=stamp):
-                    self.assertEqual(console.scan(f"x\r\n{stamp}{line}\r\n"), [(1, stamp.strip() and (stamp + line).strip())])
+                    self.assertEqual(console.scan(f"x\r\n{stamp}{line}\r\n"),
+                                     [(1, stamp.strip() and (stamp + line).strip())])
 
     def test_nothing_that_is_well(self):
         for line in GOOD:
@@ -110,8 +111,10 @@ class Scanner(unittest.TestCase):
 
     def test_the_kernel_without_stamps(self):
         """Before the stamps are on, or from a kernel that has none."""
-        for line in ("BUG: kernel NULL pointer dereference, address: 0000000000000010", "Oops: 0002 [#1] PREEMPT SMP NOPTI",
-                     "WARNING: CPU: 0 PID: 231 at kernel/a.c:1 a+0x1/0x2", "Kernel panic - not syncing: Attempted to kill init!",
+        for line in ("BUG: kernel NULL pointer dereference, address: 0000000000000010",
+                     "Oops: 0002 [#1] PREEMPT SMP NOPTI",
+                     "WARNING: CPU: 0 PID: 231 at kernel/a.c:1 a+0x1/0x2",
+                     "Kernel panic - not syncing: Attempted to kill init!",
                      "WARNING: possible recursive locking detected"):
             with self.subTest(line=line):
                 self.assertEqual(len(console.scan(line)), 1)

@@ -90,7 +90,8 @@ class Verdict(unittest.TestCase):
 
     def test_no_boot(self):
         node = FakeNode(0, "[    1.000000] the last line")
-        code, said, report, _ = judged(self.folder, (node, Result(124, "", "", 0, timed_out=True)), boot_error="no boot")
+        code, said, report, _ = judged(self.folder, (node, Result(124, "", "", 0, timed_out=True)),
+                                       boot_error="no boot")
         self.assertEqual((code, report["error"]), (124, "no boot"))
         self.assertIn("the last line", said)
 
@@ -99,7 +100,8 @@ class Verdict(unittest.TestCase):
         file = Path(self.folder, "r.json")
         for options in (["--nodes", "65"], ["--nics", "1", "--layout", "switch", "--kernel", "/nowhere"]):
             file.unlink(missing_ok=True)
-            ran = subprocess.run([sys.executable, "-B", "-m", "weftvm", "run", f"--json={file}", *options, "--", "true"],
+            ran = subprocess.run([sys.executable, "-B", "-m", "weftvm", "run", f"--json={file}", *options, "--",
+                                  "true"],
                                  capture_output=True, text=True, timeout=100)
             self.assertEqual(ran.returncode, 2, ran.stderr)
             self.assertIn(json.loads(file.read_text())["error"], ran.stderr)
@@ -108,15 +110,18 @@ class Verdict(unittest.TestCase):
 class Style(unittest.TestCase):
     def test_negations(self):
         """What `set -e` does not see."""
-        wrong = ["~ rmmod weft", "    ~ wait $p", 'self.sh("~ [ -e /x ]")', "do ~ a; done", "a; ~ b", "sh('~ echo >/x')"]
-        right = ["if ~ a; then b; fi", "~ a || exit 1", "[ ~ -e x ]", "a ~= b", "while ~ a; do b; done", "# ~ a", "Hi~ you"]
+        wrong = ["~ rmmod weft", "    ~ wait $p", 'self.sh("~ [ -e /x ]")', "do ~ a; done", "a; ~ b",
+                 "sh('~ echo >/x')"]
+        right = ["if ~ a; then b; fi", "~ a || exit 1", "[ ~ -e x ]", "a ~= b", "while ~ a; do b; done", "# ~ a",
+                 "Hi~ you"]
         self.assertEqual([line for line in wrong if check.negated(line.replace("~", "!")) != [1]], [])
         self.assertEqual([line for line in right if check.negated(line.replace("~", "!"))], [])
 
 
 class Patterns(unittest.TestCase):
     def test_what_selects_nothing(self):
-        good = ["vm/test_driver", "test_driver", "vm/test_paths.Reachable", "asan/Any.Thing", "unit/Any", "style/shell", "n/Any"]
+        good = ["vm/test_driver", "test_driver", "vm/test_paths.Reachable", "asan/Any.Thing", "unit/Any",
+                "style/shell", "n/Any"]
         bad = ["vm/test_boot", "vm/test_driver.Nobody", "fuzz/x"]
         self.assertEqual(check.unknown(good + bad), bad)
 
@@ -156,7 +161,8 @@ class OneNode(NodeTest):
 
     def end(self, *command, timeout=60):
         folder = self.enterContext(tempfile.TemporaryDirectory())
-        args = argparse.Namespace(json=f"{folder}/r.json", junit=f"{folder}/r.xml", command=list(command), timeout=timeout)
+        args = argparse.Namespace(json=f"{folder}/r.json", junit=f"{folder}/r.xml", command=list(command),
+                                  timeout=timeout)
         results = [None]
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
@@ -187,7 +193,8 @@ class WholeRun(unittest.TestCase):
             file = Path(folder, "r.json")
             ran = subprocess.run(
                 [sys.executable, "-B", "-m", "weftvm", "run", "--nodes=1", "--devices=0", f"--module={module}",
-                 f"--json={file}", "--", "sh", "-c", "echo 'warn 300' >/sys/module/weft_complainer/parameters/complain"],
+                 f"--json={file}", "--", "sh", "-c",
+                 "echo 'warn 300' >/sys/module/weft_complainer/parameters/complain"],
                 capture_output=True, text=True, timeout=250)
             (row,) = json.loads(file.read_text())["rows"]
         self.assertEqual((ran.returncode, row["status"]), (1, "console"), ran.stderr)

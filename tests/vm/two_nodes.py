@@ -35,7 +35,8 @@ class TwoNodes(NodeTest):
     RUNS = 32 << 20  # bytes through the switch after which a run is under way
 
     def strike(self, command, blow="", here=lambda: None, struck=1, env=None, timeout=120):
-        """Run `command` on both nodes and, once data flows, shell code `blow` on node `struck` and here() in this process.
+        """Run `command` on both nodes and, once data flows, shell code `blow` on node `struck` and here() in this
+        process.
 
         In `blow` $$ is the process that is struck. Returns the results.
         """
@@ -49,10 +50,12 @@ class TwoNodes(NodeTest):
             sign.touch()
 
         waits = f"( until [ -e /share/strike ]; do sleep 0.1; done; {blow} ) &\n" if blow else ""
-        return self.together([(waits if rank == struck else "") + "exec " + command for rank in range(2)], timeout, env, begin)
+        return self.together([(waits if rank == struck else "") + "exec " + command for rank in range(2)], timeout,
+                             env, begin)
 
     def end(self, blow="", here=lambda: None, struck=1, path=None, env=None):
-        """A long run in which something befalls rank `struck`: the other ends with an error that names it, within its limit."""
+        """A long run in which something befalls rank `struck`: the other ends with an error that names it, within its
+        limit."""
         results = self.strike(f"wccl-perf -b 4M -e 4M -n 1000000 -w 0 -c 0 -T {self.LIMIT}", blow, here, struck,
                               {"WCCL_PATH": path or self.path, **(env or {})})
         other = results[1 - struck]

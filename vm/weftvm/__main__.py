@@ -29,7 +29,8 @@ def options(parser, nodes):
                         help="host NICs in each, beside the accelerators (%(default)s)")
     parser.add_argument("--hbm", default="1G", metavar="SIZE", help="HBM of each accelerator (%(default)s)")
     parser.add_argument("--cpus", type=int, default=1, metavar="C", help="CPUs of each node (%(default)s)")
-    parser.add_argument("--memory", type=int, default=1024, metavar="M", help="memory of each node in MiB (%(default)s)")
+    parser.add_argument("--memory", type=int, default=1024, metavar="M",
+                        help="memory of each node in MiB (%(default)s)")
     parser.add_argument("--kernel", default="vmlinux", metavar="WHICH",
                         help="vmlinux or bzImage: the root's own; or a file, or a kernel build tree (%(default)s)")
     parser.add_argument("--module", dest="modules", action="append", default=[], metavar="X.ko",
@@ -210,7 +211,8 @@ def verdict(c, args, results, boot_error):
             code = wanted
             break
     if args.json:
-        report.write_json(args.json, " ".join(args.command), c.accel, rows, **({"error": boot_error} if boot_error else {}))
+        report.write_json(args.json, " ".join(args.command), c.accel, rows,
+                          **({"error": boot_error} if boot_error else {}))
     if args.junit:
         report.write_junit(args.junit, " ".join(args.command), cases)
     return code
@@ -233,9 +235,10 @@ def main():
     parser = argparse.ArgumentParser(prog="weft-vm", description="Boots nodes with emulated accelerators.")
     sub = parser.add_subparsers(dest="what", required=True, metavar="run|shell|demo|check|bench|interop")
     p = sub.add_parser("run", help="boot nodes and run a command in each",
-                       usage="weft-vm run [options] -- COMMAND", description="""Boots the nodes, runs COMMAND in each with
-                       WEFT_RANK, WEFT_SIZE, WEFT_ADDR, WEFT_ADDRS and WEFT_ACCEL in its environment, in /share, and returns
-                       the first exit code that is not 0; 124: time-out, 255: a guest panicked. A kernel that complains
+                       usage="weft-vm run [options] -- COMMAND",
+                       description="""Boots the nodes, runs COMMAND in each with
+                       WEFT_RANK, WEFT_SIZE, WEFT_ADDR, WEFT_ADDRS and WEFT_ACCEL in its environment, in /share, and
+                       returns the first exit code that is not 0; 124: time-out, 255: a guest panicked. A kernel that complains
                        on its console fails the run. COMMAND may be a script in the checkout.""")
     options(p, 2)
     p.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="limit for all of it (%(default)s)")

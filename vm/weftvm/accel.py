@@ -17,7 +17,8 @@ def _probe():
     A few instructions of firmware are not enough: without hardware support KVM emulates real mode, so that a guest
     which will never get further still runs them (seen). The kernel's first words take long mode and paging.
     """
-    cmd = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-m", "256",
+    cmd = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-machine", "q35", "-accel", "kvm", "-cpu", "host",
+           "-m", "256",
            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
            "-kernel", str(paths.MADE / "vmlinux"), "-append", "earlyprintk=ttyS0 console=ttyS0 panic=-1"]
     p = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

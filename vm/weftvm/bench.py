@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What `make bench` runs: an all-reduce of two nodes by every path side by side (onchip, peer, staged over the host NIC, staged over
-tcp), what the registration cache saves, and the modelled ratio of staged to peer. Fails when a result is wrong, never when it is slow."""
+"""What `make bench` runs: an all-reduce of two nodes by every path side by side (onchip, peer, staged over the host
+NIC, staged over
+tcp), what the registration cache saves, and the modelled ratio of staged to peer. Fails when a result is wrong, never
+when it is slow."""
 import argparse
 import json
 import re
@@ -25,11 +27,14 @@ PATHS = {  # what is asked for, and what may carry it
     "staged-efa": ({"WCCL_PATH": "staged", "WCCL_STAGED_OVER": "efa"}, NIC),
     "staged-tcp": ({"WCCL_PATH": "staged", "WCCL_STAGED_OVER": "tcp"}, ("tcp",)),
 }
-# Runs of wccl-perf: sizes, factor, iterations, warm-up. Every size of a run is measured on every path before the next run begins.
-GROUPS = [(4 << 10, 256 << 10, 4, 20, 3), (1 << 20, 4 << 20, 4, 20, 2), (32 << 20, 32 << 20, 2, 2, 1), (256 << 20, 256 << 20, 2, 1, 1)]
+# Runs of wccl-perf: sizes, factor, iterations, warm-up. Every size of a run is measured on every path before the next
+# run begins.
+GROUPS = [(4 << 10, 256 << 10, 4, 20, 3), (1 << 20, 4 << 20, 4, 20, 2), (32 << 20, 32 << 20, 2, 2, 1),
+          (256 << 20, 256 << 20, 2, 1, 1)]
 TRACES = {"training": 12, "loop": 200}  # and steps
 CACHES = {"off": {"WCCL_MR_CACHE_ENTRIES": "0"}, "on": {}}
-RATIOS = [("peer", "staged-tcp"), ("peer", "staged-efa"), ("peer", "onchip"), ("onchip", "staged-tcp")]  # time of the second / of the first
+RATIOS = [("peer", "staged-tcp"), ("peer", "staged-efa"), ("peer", "onchip"),
+          ("onchip", "staged-tcp")]  # time of the second / of the first
 LIMIT = 1800  # seconds for one run of wccl-perf
 WAIT = 300  # seconds for one wait in it: 256 MiB by sockets take their time in emulation
 
@@ -76,7 +81,8 @@ def perf(cluster, options, env):
     for rank, result in enumerate(cluster.run_all(command, LIMIT, env=env)):
         if not result.ok:
             problems = "\n".join(result.problems)
-            raise Failed(f"wccl-perf {options} with {env} on node {rank} ended with {result.rc}\n{result.out}{result.err}{problems}")
+            raise Failed(f"wccl-perf {options} with {env} on node {rank} ended with {result.rc}\n"
+                         f"{result.out}{result.err}{problems}")
     rows = json.loads(file.read_text())["rows"]
     if not rows:
         raise Failed(f"wccl-perf {options} with {env} measured nothing")
@@ -94,16 +100,21 @@ def measure(cluster, chosen, rounds):
     for number in range(rounds):
         for low, high, factor, iterations, warmup in chosen:
             for name, (env, transports) in PATHS.items():
-                rows = perf(cluster, f"-b {low} -e {high} -f {factor} -n {iterations} -w {warmup} --no-in-place --model {MODEL}", env)
+                rows = perf(cluster,
+                            f"-b {low} -e {high} -f {factor} -n {iterations} -w {warmup} --no-in-place "
+                            f"--model {MODEL}", env)
                 for row in rows:
                     if row["transport"] not in transports:
                         raise Failed(f"{name} was carried by {row['transport']}")
-                    # What the ranks send, 2 (n - 1) times the data, goes from one device into host DRAM and into the next out of it.
+                    # What the ranks send, 2 (n - 1) times the data, goes from one device into host DRAM and into the
+                    # next out of it.
                     sent = 2 * (row["ranks"] - 1) * row["bytes"] * row["iterations"]
                     if row["host_dram_bytes"] != (2 * sent if name.startswith("staged") else 0):
-                        raise Failed(f"{name}: {row['host_dram_bytes']} payload bytes went by host DRAM, of {sent} sent")
+                        raise Failed(f"{name}: {row['host_dram_bytes']} payload bytes went by host DRAM, "
+                                     f"of {sent} sent")
                     samples.setdefault((name, row["bytes"]), []).append(row)
-                say(f"round {number + 1} of {rounds}: {name}: " + ", ".join(f"{human(r['bytes'])} {r['time_us'] / 1e3:.2f} ms" for r in rows))
+                say(f"round {number + 1} of {rounds}: {name}: "
+                    + ", ".join(f"{human(r['bytes'])} {r['time_us'] / 1e3:.2f} ms" for r in rows))
     return samples
 
 
@@ -118,8 +129,10 @@ def summarise(samples):
         times = spread([row["time_us"] for row in found])
         ranks = found[0]["ranks"]
         rows.append({"bench": "all_reduce", "bytes": count, "path": name, **times,
-                     "busbw_GBps": count / times["median_us"] / 1e3 * 2 * (ranks - 1) / ranks, "modelled_us": found[0]["modelled_us"],
-                     "transport": found[0]["transport"], "rounds": len(found), "host_dram_bytes": found[0]["host_dram_bytes"],
+                     "busbw_GBps": count / times["median_us"] / 1e3 * 2 * (ranks - 1) / ranks,
+                     "modelled_us": found[0]["modelled_us"],
+                     "transport": found[0]["transport"], "rounds": len(found),
+                     "host_dram_bytes": found[0]["host_dram_bytes"],
                      "cpu_copies": found[0]["cpu_copies"], "flushes": found[0]["flushes"]})
     rows.sort(key=lambda row: (row["bytes"], list(PATHS).index(row["path"])))
     for of, to in RATIOS:
@@ -132,7 +145,8 @@ def summarise(samples):
 
 
 def cache(cluster, rounds):
-    """Traces with the registration cache off and on: times, and the ratios of them and of what registrations alone took."""
+    """Traces with the registration cache off and on: times, and the ratios of them and of what registrations alone
+    took."""
     found = {}
     for number in range(rounds):
         for trace, steps in TRACES.items():
@@ -144,27 +158,34 @@ def cache(cluster, rounds):
     rows = []
     cost = lambda row: row["registrations"]["registration_us"] + row["registrations"]["teardown_us"]  # noqa: E731
     for (trace, which), runs in found.items():
-        rows.append({"bench": f"trace-{trace}", "bytes": runs[0]["bytes"], "path": "peer", "cache": which, **spread([r["time_us"] for r in runs]),
-                     "busbw_GBps": None, "modelled_us": None, "collectives": runs[0]["collectives"], "registrations": runs[0]["registrations"]})
+        rows.append({"bench": f"trace-{trace}", "bytes": runs[0]["bytes"], "path": "peer", "cache": which,
+                     **spread([r["time_us"] for r in runs]),
+                     "busbw_GBps": None, "modelled_us": None, "collectives": runs[0]["collectives"],
+                     "registrations": runs[0]["registrations"]})
     for trace in TRACES:
         for what, value in (("time", lambda row: row["time_us"]), ("registering", cost)):
-            values = [value(off) / value(on) for off, on in zip(found[trace, "off"], found[trace, "on"]) if value(on) > 0]
+            values = [value(off) / value(on) for off, on in zip(found[trace, "off"], found[trace, "on"])
+                      if value(on) > 0]
             if values:
                 rows.append({"ratio": "cache", "of": f"{trace}, {what}, cache off", "to": f"{trace}, {what}, cache on",
-                             "bytes": found[trace, "on"][0]["bytes"], "value": statistics.median(values), "min": min(values), "max": max(values)})
+                             "bytes": found[trace, "on"][0]["bytes"], "value": statistics.median(values),
+                             "min": min(values), "max": max(values)})
     return rows
 
 
 def surface():
     """The modelled ratio staged / peer on DL1."""
     points = paths.BUILD / "bench-surface.json"
-    subprocess.run([paths.BIN / "wccl-sched", "surface", "--profile", SURFACE_MODEL, "--json", points, "--svg", SURFACE],
+    subprocess.run([paths.BIN / "wccl-sched", "surface", "--profile", SURFACE_MODEL, "--json", points, "--svg",
+                    SURFACE],
                    check=True, stdout=subprocess.DEVNULL)
     found = json.loads(points.read_text())
     points.unlink()
-    keep = ("copy_GBps", "effective_GBps", "overlap", "slots", "slices_per_message", "slice_bytes", "consistent", "consistent_all")
+    keep = ("copy_GBps", "effective_GBps", "overlap", "slots", "slices_per_message", "slice_bytes", "consistent",
+            "consistent_all")
     return [{"ratio": "surface", "of": found["of"], "to": found["to"], "bytes": row["bytes"], "value": row["ratio"],
-             "profile": found["profile"], **{key: row[key] for key in keep}} for row in found["rows"]], found["published"], found["note"]
+             "profile": found["profile"], **{key: row[key] for key in keep}}
+             for row in found["rows"]], found["published"], found["note"]
 
 
 def chart(rows, note):
@@ -177,7 +198,8 @@ def chart(rows, note):
         mine = [row for row in times if row["path"] == name]
         drawing["series"].append({"name": name, "points": [[row["bytes"], row["busbw_GBps"]] for row in mine]})
         if len(mine) > 1:
-            drawing["bands"].append({"series": name, "points": [[row["bytes"], bus(row, row["max_us"]), bus(row, row["min_us"])] for row in mine]})
+            drawing["bands"].append({"series": name, "points": [[row["bytes"], bus(row, row["max_us"]),
+                                                                 bus(row, row["min_us"])] for row in mine]})
     subprocess.run([paths.BIN / "weft-chart", "-", CHART], input=json.dumps(drawing).encode(), check=True)
 
 
@@ -188,10 +210,12 @@ def table(rows):
     for count in sorted({key[1] for key in times}):
         cells = (times[name, count] for name in PATHS)
         print(f"{human(count):>10}" + "".join(
-            f"{row['median_us'] / 1e3:>12.2f} ({row['min_us'] / 1e3:.2f}..{row['max_us'] / 1e3:.2f})".rjust(26) for row in cells))
+            f"{row['median_us'] / 1e3:>12.2f} ({row['min_us'] / 1e3:.2f}..{row['max_us'] / 1e3:.2f})".rjust(26)
+            for row in cells))
     for row in rows:
         if row.get("ratio") == "speedup":
-            print(f"{row['of']} against {row['to']}, {human(row['bytes'])}: {row['value']:.2f} ({row['min']:.2f} to {row['max']:.2f}); "
+            print(f"{row['of']} against {row['to']}, {human(row['bytes'])}: "
+                  f"{row['value']:.2f} ({row['min']:.2f} to {row['max']:.2f}); "
                   f"modelled {row['modelled']:.2f}")
         elif row.get("ratio") == "cache":
             print(f"{row['of']} against on: {row['value']:.2f} ({row['min']:.2f} to {row['max']:.2f})")
@@ -210,19 +234,22 @@ def main(arguments):
         chosen = groups(args.max, args.quick)
         with Cluster(nodes=2, nics=1, cpus=2, hbm="1G", say=say) as cluster:
             note = f"emulator speed, not hardware ({cluster.accel.upper()})"
-            say(f"two nodes with an accelerator and a host NIC each on {cluster.accel.upper()} ({cluster.accel_reason}); {note}")
+            say("two nodes with an accelerator and a host NIC each on "
+                f"{cluster.accel.upper()} ({cluster.accel_reason}); {note}")
             rows = summarise(measure(cluster, chosen, rounds))
             rows += cache(cluster, rounds)
             cluster.shutdown()
         modelled, published, claim = surface()
         rows += modelled
-        report.write_json(str(RESULT), "make bench", cluster.accel, rows, note=note, published=published, surface_note=claim)
+        report.write_json(str(RESULT), "make bench", cluster.accel, rows, note=note, published=published,
+                          surface_note=claim)
         chart(rows, note)
         table(rows)
     except (Failed, NodeDied, TimeoutError, OSError, ValueError, subprocess.CalledProcessError) as error:
         print(f"weft: the bench failed: {error}", file=sys.stderr)
         return 1
     say(note)
-    say(f"rows in {RESULT.relative_to(paths.TOP)}, charts in {CHART.relative_to(paths.TOP)} and {SURFACE.relative_to(paths.TOP)}; "
+    say(f"rows in {RESULT.relative_to(paths.TOP)}, charts in {CHART.relative_to(paths.TOP)} and "
+        f"{SURFACE.relative_to(paths.TOP)}; "
         f"all of it took {time.monotonic() - began:.0f} s")
     return 0

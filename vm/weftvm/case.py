@@ -149,7 +149,8 @@ class NodeTest(unittest.TestCase):
         return self.cluster.run(node, command, timeout).rc == 0
 
     def once(self, ready, what, limit=120, pause=0.1):
-        """Wait until ready() gives something true, which is returned; the test fails when it does not within `limit` s."""
+        """Wait until ready() gives something true, which is returned; the test fails when it does not within `limit`
+        s."""
         end = time.monotonic() + limit
         while not (value := ready()):
             self.assertLess(time.monotonic(), end, f"{what} did not come")

@@ -29,7 +29,8 @@ CMDLINE = ("console=ttyS0 panic=-1 loglevel=5 mitigations=off nokaslr no_timer_c
 
 def _asan_runtime():
     """The sanitizer's runtime must be loaded before what uses it."""
-    return subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True,
+                          check=True).stdout.strip()
 
 
 def modprobe_deps(module):
@@ -216,7 +217,8 @@ class Cluster:
             shutil.rmtree(self.rundir, ignore_errors=True)
 
     def shutdown(self, timeout=10):
-        """Power the nodes off in order (their consoles stay readable), then stop the switch so that captures are whole."""
+        """Power the nodes off in order (their consoles stay readable), then stop the switch so that captures are
+        whole."""
         self.settle()
         deadline = time.monotonic() + timeout
         for node in self.nodes:
@@ -239,7 +241,8 @@ class Cluster:
         return self.nodes[rank].run(self.script(rank, command, env), timeout, sink)
 
     def run_all(self, command, timeout=60, env=None, sink=None, ranks=None):
-        """Run a command on every node (or `ranks`) at once; `sink(rank, stream, bytes)`. Returns the results in order."""
+        """Run a command on every node (or `ranks`) at once; `sink(rank, stream, bytes)`. Returns the results in
+        order."""
         ranks = list(range(self.size)) if ranks is None else list(ranks)
         results = [None] * len(ranks)
 
@@ -287,7 +290,8 @@ class Cluster:
         return self.nodes[rank].monitor(execute, **arguments)
 
     def dma(self, rank, device):
-        """Bytes that went through a device's DMA so far: {"payload-ram-read": n, ...}; `device` is "accel0", "nic0", ..."""
+        """Bytes that went through a device's DMA so far: {"payload-ram-read": n, ...}; `device` is "accel0", "nic0",
+        ..."""
         text = self.monitor(rank, "qom-get", path=f"/machine/peripheral/{device}", property="dma")
         return {name: int(value) for name, value in (word.split("=") for word in text.split())}
 
@@ -337,7 +341,8 @@ class Cluster:
         """What the switch said when it ended by itself, else an empty string."""
         if self.fabric is None or self.fabric.poll() is None:
             return ""
-        return f"the switch ended with {self.fabric.returncode}: " + self.fabric_log.read_text(errors="replace")[-2000:].strip()
+        log = self.fabric_log.read_text(errors="replace")[-2000:].strip()
+        return f"the switch ended with {self.fabric.returncode}: {log}"
 
     def _prepare(self):
         weft = self.share / ".weft"
@@ -352,7 +357,8 @@ class Cluster:
             self._say("no driver is built (build/driver/weft.ko): the accelerators stay without one")
         if any(self.options.nics) and self.options.driver and not any(m.name == "efa.ko" for m in modules):
             if not paths.EFA.exists():
-                raise ValueError("no driver for host NICs is built (build/efa/efa.ko): say make build; with ROOT=/ it needs the package linux-source-6.12")
+                raise ValueError("no driver for host NICs is built (build/efa/efa.ko): say make build; with ROOT=/ it "
+                                 "needs the package linux-source-6.12")
             modules.append(paths.EFA)
         (weft / "modules").mkdir(exist_ok=True)
         self._insmod, self._modprobe = [], []
@@ -369,7 +375,8 @@ class Cluster:
         if self.options.devices or any(self.options.nics):
             device = self._tree() / "lib" / "weft-qemu.so"
             if not device.exists():
-                raise ValueError(f"no device is built ({device.relative_to(paths.TOP)}); or say --devices 0 and --nics 0")
+                raise ValueError(f"no device is built ({device.relative_to(paths.TOP)}); "
+                                 "or say --devices 0 and --nics 0")
             self._preload = f"{_asan_runtime()}:{device}" if self.options.sanitize else str(device)
 
     def _pick_kernel(self):
@@ -398,7 +405,8 @@ class Cluster:
             return  # two nodes without accelerators reach each other by QEMU's own means
         cmd = ["setpriv", "--pdeathsig", "KILL", str(program), "--weft", str(self.rundir / "weft.sock"),
                "--net", str(self.rundir / "net.sock"), "--control", str(self.rundir / "control.sock")]
-        for option, value in (("--capture", self.options.capture), ("--loss", self.options.loss), ("--seed", self.options.seed)):
+        for option, value in (("--capture", self.options.capture), ("--loss", self.options.loss),
+                              ("--seed", self.options.seed)):
             if value is not None:
                 cmd += [option, str(value)]
         self.fabric_log = self.rundir / "fabric.log"
@@ -428,7 +436,8 @@ class Cluster:
             device += f",fabric={self.rundir}/weft.sock"
             functions.append(device + ("," + self.options.device_opts if self.options.device_opts else ""))
         for k in range(self.options.nics[rank]):
-            nic = f"weft-efa,bus=@,id=nic{k},mac={self.nic_mac(rank, k)},fabric={self.rundir}/weft.sock,serial=n{rank}e{k}"
+            nic = (f"weft-efa,bus=@,id=nic{k},mac={self.nic_mac(rank, k)},fabric={self.rundir}/weft.sock,"
+                   f"serial=n{rank}e{k}")
             functions.append(nic + ("," + self.options.nic_opts if self.options.nic_opts else ""))
         if self.options.layout == "switch" and functions:
             out += ["-device", "pcie-root-port,id=rp0,bus=pcie.0,chassis=1,slot=1",
@@ -454,13 +463,15 @@ class Cluster:
         rank = node.rank
         quoted = {
             "size": self.size, "build": paths.BUILD, "firmware": self._firmware, "modprobe": " ".join(self._modprobe),
-            "module_files": " ".join(self._insmod), "interactive": self._terminal() if self.interactive and not rank else "",
+            "module_files": " ".join(self._insmod), "interactive": self._terminal() if self.interactive and not rank
+            else "",
         }
         (node.commands_dir / "env").write_text("".join(f"{k}={shlex.quote(str(v))}\n" for k, v in quoted.items()))
         (node.commands_dir / "profile").write_text(
             "".join(f"export {k}={shlex.quote(v)}\n" for k, v in self.environment(rank).items()))
         kvm = self.accel == "kvm"
-        # Only what is under test sits behind the IOMMU: virtio devices keep guest-physical addresses (9p hangs otherwise).
+        # Only what is under test sits behind the IOMMU: virtio devices keep guest-physical addresses (9p hangs
+        # otherwise).
         virtio = ",disable-legacy=on" if self.options.viommu else ""
         append = [CMDLINE, f"weft.node={rank}"]
         if not kvm:
@@ -473,13 +484,16 @@ class Cluster:
                 "-accel", "kvm" if kvm else "tcg,thread=multi"]
         if kvm:
             argv += ["-cpu", "host"]
-        argv += ["-m", str(self.options.memory), "-smp", str(self.options.cpus), "-nodefaults", "-no-user-config", "-display", "none",
+        argv += ["-m", str(self.options.memory), "-smp", str(self.options.cpus), "-nodefaults", "-no-user-config",
+                 "-display", "none",
                  "-no-reboot", "-kernel", str(self._kernel), "-initrd", str(self._initrd), "-append", " ".join(append)]
         if self.options.viommu:  # before the devices behind it
             argv += ["-device", "intel-iommu"]
         argv += ["-device", "virtio-rng-pci" + virtio]
-        for tag, path, readonly in (("root", paths.CLEAN_ROOT, True), ("build", paths.BUILD, True), ("share", self.share, False)):
-            argv += ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap" + (",readonly=on" if readonly else ""),
+        for tag, path, readonly in (("root", paths.CLEAN_ROOT, True), ("build", paths.BUILD, True),
+                                    ("share", self.share, False)):
+            argv += ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap"
+                     + (",readonly=on" if readonly else ""),
                      "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}{virtio}"]
         argv += self._netdev(rank, virtio)
         argv += self._pci(rank)

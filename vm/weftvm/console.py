@@ -29,8 +29,8 @@ _BAD = re.compile("|".join([
     r"AER: (?!enabled)", r"PCIe Bus Error:", r"DPC: (?!enabled|error containment capabilities)",
 ]))
 # A line without a stamp is the kernel's when it begins as only the kernel's do.
-_BARE = re.compile(r"BUG: |Oops: |WARNING: (?:CPU: |possible |inconsistent |suspicious |bad |held |lock )|Kernel panic - |"
-                   r"general protection fault[,:]|Unable to handle kernel |INFO: task .* blocked for ")
+_BARE = re.compile(r"BUG: |Oops: |WARNING: (?:CPU: |possible |inconsistent |suspicious |bad |held |lock )|"
+                   r"Kernel panic - |general protection fault[,:]|Unable to handle kernel |INFO: task .* blocked for ")
 PANIC = re.compile(r"Kernel panic - not syncing")
 _TRACE = re.compile(r"\bCall Trace:")  # counts where none of the above came shortly before it, allowed or not
 REPORT = 60  # lines that a report takes at most until its trace
@@ -59,12 +59,14 @@ def kernel_line(line):
 
 
 def scan(text, allow=()):
-    """Return the offending lines of a console, as (line number, line); `allow` holds regular expressions to pass over."""
+    """Return the offending lines of a console, as (line number, line); `allow` holds regular expressions to pass
+    over."""
     return _scan(text, allow, -REPORT - 1)[0]
 
 
 def _scan(text, allow, known):
-    """The same, and the number of the last line that began a report; `known` is that of an earlier text, seen from here."""
+    """The same, and the number of the last line that began a report; `known` is that of an earlier text, seen from
+    here."""
     found = []
     for number, line in enumerate(text.split("\n")):
         message = kernel_line(line)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What `make demo` shows: two nodes all-reduce between their HBMs by each of the three paths, verified; and a capture of a short run."""
+"""What `make demo` shows: two nodes all-reduce between their HBMs by each of the three paths, verified; and a capture
+of a short run."""
 import argparse
 import json
 import shlex
@@ -57,7 +58,8 @@ def compare(results):
     """The paths side by side: what each costs at the sizes that all have."""
     say("side by side (bus bandwidth, out of place; emulator speed, not hardware):")
     print(f"{'bytes':>12}" + "".join(f"{path:>12}" for path in results) + "   GB/s", flush=True)
-    speed = {path: {row["bytes"]: row["busbw_GBps"] for row in result["rows"] if not row["in_place"]} for path, result in results.items()}
+    speed = {path: {row["bytes"]: row["busbw_GBps"] for row in result["rows"] if not row["in_place"]} for path,
+             result in results.items()}
     for size in sorted(set.intersection(*(set(of) for of in speed.values()))):
         print(f"{size:>12}" + "".join(f"{of[size]:>12.3f}" for of in speed.values()), flush=True)
 
@@ -70,14 +72,17 @@ def main(arguments):
     began = time.monotonic()
     try:
         with Cluster(nodes=2, nics=1, cpus=2, hbm="1G", say=say) as cluster:
-            say(f"two nodes with an accelerator and a host NIC each on {cluster.accel.upper()} ({cluster.accel_reason}), "
+            say("two nodes with an accelerator and a host NIC each on "
+                f"{cluster.accel.upper()} ({cluster.accel_reason}), "
                 "up after " + " and ".join(f"{node.boot_seconds:.1f} s" for node in cluster.nodes))
             common = f"-w 1 --hash --model {MODEL}"
             results = {}
             for path, (text, steps) in PATHS.items():
                 say(f"{path}: {text}")
                 least = "4K" if path == "onchip" else "32K"
-                results[path] = perf(cluster, path, f"-b {least} -e {shlex.quote(args.max)} {steps} -n {args.iters} {common}", 300, show=True)
+                results[path] = perf(cluster, path,
+                                     f"-b {least} -e {shlex.quote(args.max)} {steps} -n {args.iters} {common}", 300,
+                                     show=True)
             compare(results)
             rows = [row for result in results.values() for row in result["rows"]]
             report.write_json(str(RESULT), results["onchip"]["command"], cluster.accel, rows)
@@ -90,7 +95,8 @@ def main(arguments):
         if wrong or not rows:
             raise Failed(f"{wrong} elements are wrong" if rows else "nothing was measured")
         for path, result in results.items():
-            strays = [row for row in result["rows"] if row["path"] != path or (row["host_dram_bytes"] > 0) != (path == "staged")]
+            strays = [row for row in result["rows"] if row["path"] != path
+                      or (row["host_dram_bytes"] > 0) != (path == "staged")]
             if strays:
                 raise Failed(f"{path}: went another way, or through host memory: {strays[0]}")
         expected = hashes(results["onchip"]["rows"])
@@ -99,7 +105,8 @@ def main(arguments):
             if differ:
                 raise Failed(f"the results of the run {name} differ from those over the on-chip NICs at {differ}")
         say("all paths have equal results, by hash; a short run over the on-chip NICs, up to "
-            f"{CAPTURED >> 20} MiB, is captured in {CAPTURE.relative_to(paths.TOP)} ({CAPTURE.stat().st_size >> 20} MiB)")
+            f"{CAPTURED >> 20} MiB, is captured in {CAPTURE.relative_to(paths.TOP)} "
+            f"({CAPTURE.stat().st_size >> 20} MiB)")
     except (Failed, OSError, ValueError) as error:
         print(f"weft: the demo failed: {error}", file=sys.stderr)
         return 1

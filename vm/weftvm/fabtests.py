@@ -67,8 +67,10 @@ def run(cluster, name, command):
     problems = server.problems + client.problems
     if problems:
         return "failed", "\n".join(problems)
-    # Upstream's rule is that both say so. With -E most clients ask fi_getinfo only after their server has, which then is gone.
-    if server.rc in _NOT_OFFERED and (client.rc == server.rc or client.rc in _PEER_LEFT and _NO_PROVIDER.search(server.text)):
+    # Upstream's rule is that both say so. With -E most clients ask fi_getinfo only after their server has, which then
+    # is gone.
+    if server.rc in _NOT_OFFERED and (client.rc == server.rc or client.rc in _PEER_LEFT
+                                      and _NO_PROVIDER.search(server.text)):
         return "skipped", _offered(server.rc)
     return ("failed", said) if server.rc or client.rc else ("passed", "")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`make interop`: other people's software on the host NIC, unmodified: rdma-core's examples, libfabric's tools, perftest and
+"""`make interop`: other people's software on the host NIC, unmodified: rdma-core's examples, libfabric's tools,
+perftest and
 libfabric's own tests (the set "quick", fabtests.py), in two nodes with a NIC each."""
 import argparse
 import re
@@ -24,21 +25,27 @@ def alone(command, expect, nodes=(0, 1)):
 
 
 def both(command, expect, nodes=TWO, port="-p", client_port="-p", where=None):
-    """A server and a client (which gets the server's address); patterns that both outputs, or `where`'s, have to show."""
-    return {"command": command, "expect": expect, "nodes": nodes, "pair": True, "port": port, "client_port": client_port, "where": where}
+    """A server and a client (which gets the server's address); patterns that both outputs, or `where`'s, have to
+    show."""
+    return {"command": command, "expect": expect, "nodes": nodes, "pair": True, "port": port,
+            "client_port": client_port, "where": where}
 
 
 def pingpong(options, iterations):
-    return both(f"ibv_ud_pingpong {options} -n {iterations} -g 0 -d efa_0", [rf"{iterations} iters in", r"(?s)^(?!.*invalid data)"])
+    return both(f"ibv_ud_pingpong {options} -n {iterations} -g 0 -d efa_0",
+                [rf"{iterations} iters in", r"(?s)^(?!.*invalid data)"])
 
 
 def libfabric(endpoint, size):
-    return both(f"fi_pingpong -p efa -e {endpoint} -c -I 100 -S {size}", [rf"\n{size // 1024}k\s+100\s+=100"], port="-B", client_port="-P")
+    return both(f"fi_pingpong -p efa -e {endpoint} -c -I 100 -S {size}", [rf"\n{size // 1024}k\s+100\s+=100"],
+                port="-B", client_port="-P")
 
 
 def perftest(program, options, iterations, size):
-    """perftest's closing row: bytes, iterations, and figures. It checks no data; the counters of tests/vm/test_efa.py do."""
-    return both(f"{program} -c SRD -d efa_0 -x 0 -n {iterations} -s {size} {options}".strip(), [rf"\n\s*{size}\s+{iterations}\s+\d"], where="client")
+    """perftest's closing row: bytes, iterations, and figures. It checks no data; the counters of tests/vm/test_efa.py
+    do."""
+    return both(f"{program} -c SRD -d efa_0 -x 0 -n {iterations} -s {size} {options}".strip(),
+                [rf"\n\s*{size}\s+{iterations}\s+\d"], where="client")
 
 
 def here(step):
@@ -49,18 +56,23 @@ def here(step):
 def suites():
     """{suite: [step]} of all but fabtests."""
     # The inline form of an RDMA write does not exist on the device (-I 0), and a READ is answered by no CPU.
-    bandwidth = [perftest("ib_write_bw", "", 300, 65536), perftest("ib_write_bw", "", 50, 1048576), perftest("ib_read_bw", "", 300, 65536),
+    bandwidth = [perftest("ib_write_bw", "", 300, 65536), perftest("ib_write_bw", "", 50, 1048576),
+                 perftest("ib_read_bw", "", 300, 65536),
                  perftest("ib_send_bw", "", 300, 8192)]
-    latency = [perftest("ib_write_lat", "-I 0", 200, 64), perftest("ib_read_lat", "", 200, 64), perftest("ib_send_lat", "", 200, 64)]
+    latency = [perftest("ib_write_lat", "-I 0", 200, 64), perftest("ib_read_lat", "", 200, 64),
+               perftest("ib_send_lat", "", 200, 64)]
     return {
         "rdma-core": [
-            alone("ibv_devinfo -v -d efa_0", [r"vendor_id:\s+0x1d0f", r"state:\s+PORT_ACTIVE", r"link_layer:\s+Unspecified"]),
+            alone("ibv_devinfo -v -d efa_0", [r"vendor_id:\s+0x1d0f", r"state:\s+PORT_ACTIVE",
+                                              r"link_layer:\s+Unspecified"]),
             here(pingpong("-c", 300)), here(pingpong("-e", 300)), pingpong("-c", 300), pingpong("-e", 300),
         ],
         "libfabric": [
-            alone("fi_info -p efa", [r"(?s)fabric: efa-direct.*fabric: efa\n.*fabric: efa\n", r"(?s)FI_EP_RDM.*FI_EP_RDM.*FI_EP_DGRAM"]),
+            alone("fi_info -p efa", [r"(?s)fabric: efa-direct.*fabric: efa\n.*fabric: efa\n",
+                                     r"(?s)FI_EP_RDM.*FI_EP_RDM.*FI_EP_DGRAM"]),
             alone("fi_info -p efa -f efa-direct -v", [r"caps: \[ FI_MSG, FI_RMA,", r"type: FI_EP_RDM"]),
-            here(libfabric("rdm", 8192)), here(libfabric("dgram", 4096)), libfabric("rdm", 8192), libfabric("dgram", 4096),
+            here(libfabric("rdm", 8192)), here(libfabric("dgram", 4096)), libfabric("rdm", 8192),
+            libfabric("dgram", 4096),
         ],
         "perftest": [here(step) for step in bandwidth + latency] + bandwidth + latency,
     }
@@ -81,9 +93,11 @@ class Run:
         return not self.patterns or any(p in f"{suite}/{command}" for p in self.patterns)
 
     def row(self, suite, command, verdict, seconds, reason=""):
-        self.rows.append({"suite": suite, "command": command, **{v: int(v == verdict) for v in ("passed", "failed", "skipped")},
+        self.rows.append({"suite": suite, "command": command,
+                          **{v: int(v == verdict) for v in ("passed", "failed", "skipped")},
                           "seconds": round(seconds, 3), "reason": reason.strip()})
-        print(f"{verdict:8}{suite}: {command}" + (f": {reason}" if verdict == "skipped" else f" ({seconds:.1f} s)"), flush=True)
+        print(f"{verdict:8}{suite}: {command}" + (f": {reason}" if verdict == "skipped" else f" ({seconds:.1f} s)"),
+              flush=True)
         if verdict == "failed":
             print("\n".join("        " + line for line in reason.strip().splitlines()[-40:]), flush=True)
 
@@ -110,8 +124,9 @@ class Run:
 
     def two(self, cluster, step):
         self.port += 1
+        at = cluster.addresses[step["nodes"][0]]
         server, client = pair.run(cluster, f"{step['command']} {step['port']} {self.port}",
-                                  f"{step['command']} {step['client_port']} {self.port} {cluster.addresses[step['nodes'][0]]}",
+                                  f"{step['command']} {step['client_port']} {self.port} {at}",
                                   self.port, step["nodes"], LIMIT)
         wrong = ""
         for side, result in (("server", server), ("client", client)):

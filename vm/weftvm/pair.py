@@ -3,7 +3,8 @@
 import re
 from dataclasses import dataclass
 
-# perftest calibrates its clock first; on a busy machine it says this and gives no report. No fault of what is under test.
+# perftest calibrates its clock first; on a busy machine it says this and gives no report. No fault of what is under
+# test.
 BUSY = re.compile(r"^ ?Correlation coefficient r\^2: ", re.M)
 TRIES = 8
 
@@ -34,7 +35,8 @@ class Side:
 def run(cluster, server, client, port, nodes=(0, 1), limit=120):
     """Run the shell line `server` on nodes[0] and, once it listens on TCP `port`, `client` on nodes[1].
 
-    `limit` in seconds is each one's. Returns a Side for each. A pair that found the machine too busy to measure is run again.
+    `limit` in seconds is each one's. Returns a Side for each. A pair that found the machine too busy to measure is
+    run again.
     """
     for _ in range(TRIES):
         sides = _once(cluster, server, client, port, nodes, limit)
@@ -50,12 +52,15 @@ def _once(cluster, server, client, port, nodes, limit):
     serve, ask = _SERVER.format(command=server, **words), _CLIENT.format(command=client, **words)
     late = limit + 30
     if nodes[0] == nodes[1]:
-        r = cluster.run(nodes[0], f"( {serve} exit $pair_rc ) >/tmp/server 2>&1 & pair_both=$!\n( {ask} exit $pair_rc ) 2>&1; pair_rc=$?\n"
+        r = cluster.run(nodes[0],
+                        f"( {serve} exit $pair_rc ) >/tmp/server 2>&1 & pair_both=$!\n"
+                        f"( {ask} exit $pair_rc ) 2>&1; pair_rc=$?\n"
                         f"wait $pair_both; printf '\\n---pair %s %s\\n' $? $pair_rc; cat /tmp/server", late)
         said, found, rest = r.out.partition("\n---pair ")
         codes, _, served = rest.partition("\n")
         sides = zip(map(int, codes.split()), (served, said)) if found else ((r.rc or 1, r.out + r.err),) * 2
         return tuple(Side(rc, text, r.problems) for rc, text in sides)
     end = "exit $pair_rc"
-    results = cluster.run_all(f"if [ $WEFT_RANK = {nodes[0]} ]; then\n{serve}\nelse\n{ask}\nfi 2>&1; {end}", late, ranks=nodes)
+    results = cluster.run_all(f"if [ $WEFT_RANK = {nodes[0]} ]; then\n{serve}\nelse\n{ask}\nfi 2>&1; {end}", late,
+                              ranks=nodes)
     return tuple(Side(r.rc, r.out + r.err, r.problems) for r in results)

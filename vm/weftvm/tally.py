@@ -22,7 +22,8 @@ class Tally:
 
     def add(self, tier, name, seconds, verdict, text=""):
         if verdict == "skipped" and not f"{tier}/{name}".startswith(self.skips):
-            verdict, text = "failed", f"skipped, which tests/skips.list does not allow: {text.strip() or 'no reason given'}"
+            reason = text.strip() or "no reason given"
+            verdict, text = "failed", f"skipped, which tests/skips.list does not allow: {reason}"
         self.cases.append((tier, name, seconds, verdict, text))
         if self.quiet:
             return

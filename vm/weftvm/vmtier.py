@@ -123,7 +123,7 @@ def _soil(test):
 
 def _name(test):
     name = test.id()
-    module = name.rpartition("(")[2].partition(".")[0] if name.startswith("setUp") or name.startswith("tearDown") else ""
+    module = name.rpartition("(")[2].partition(".")[0] if name.startswith(("setUp", "tearDown")) else ""
     return f"{module}.{name}" if module else name
 
 

@@ -16,7 +16,8 @@ program = sys.argv.pop(1)
 
 
 def environment(**more):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "WCCL_", "OMPI_", "SLURM_", "RANK", "WORLD_SIZE"))}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "WCCL_", "OMPI_", "SLURM_", "RANK",
+                                                                      "WORLD_SIZE"))}
     return {**clean, **more}
 
 
@@ -40,7 +41,8 @@ class Simulated(unittest.TestCase):
     def test_three_healthy_ranks(self):
         with tempfile.TemporaryDirectory() as folder:
             report, drawing = Path(folder, "r.json"), Path(folder, "r.svg")
-            done = run("--sim", "--ranks", "3", "-e", "1M", "--expect", "onchip", "--json", str(report), "--svg", str(drawing))
+            done = run("--sim", "--ranks", "3", "-e", "1M", "--expect", "onchip", "--json", str(report), "--svg",
+                       str(drawing))
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertTrue(done.stdout.endswith("\nhealthy\n"), done.stdout)
             found = json.loads(report.read_text())
@@ -98,8 +100,10 @@ class Simulated(unittest.TestCase):
 
 class Processes(unittest.TestCase):
     def start(self, rank, ranks, port, *options, **env):
-        env = environment(WEFT_RANK=str(rank), WEFT_SIZE=str(ranks), WCCL_COMM_ID=f"127.0.0.1:{port}", WCCL_SOCKET_IFNAME="lo", **env)
-        return subprocess.Popen([program, "-e", "4K", "--device", "null", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env = environment(WEFT_RANK=str(rank), WEFT_SIZE=str(ranks), WCCL_COMM_ID=f"127.0.0.1:{port}",
+                          WCCL_SOCKET_IFNAME="lo", **env)
+        return subprocess.Popen([program, "-e", "4K", "--device", "null", *options], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE,
                                 text=True, env=env)
 
     def end(self, child, timeout=90):
@@ -117,7 +121,8 @@ class Processes(unittest.TestCase):
         self.assertEqual([e[0] for e in ends], [1, 0, 0], ends)
         host = socket.gethostname()
         said = [line for line in ends[0][1].splitlines() if line.startswith("broken: ") and "->" in line]
-        self.assertEqual([line.split()[1] for line in said], [f"{host}/{a}->{host}/{b}:" for a, b in ((0, 1), (0, 2), (1, 2))], ends)
+        self.assertEqual([line.split()[1] for line in said],
+                         [f"{host}/{a}->{host}/{b}:" for a, b in ((0, 1), (0, 2), (1, 2))], ends)
         for line in said:
             self.assertIn("/nowhere/libweft_ofi.so.0", line)
 
@@ -133,7 +138,8 @@ class Processes(unittest.TestCase):
         said = [line for line in ends[0][1].splitlines() if line.startswith("detour: ")]
         self.assertEqual(len(said), 3, ends)
         for line in said:
-            self.assertRegex(line, r"^detour: 4 KiB \S+->\S+: staged over tcp, 2 host copies; not onchip: .*; not peer: ")
+            self.assertRegex(line,
+                             r"^detour: 4 KiB \S+->\S+: staged over tcp, 2 host copies; not onchip: .*; not peer: ")
 
     def test_names_who_did_not_come(self):
         code, out, err = self.end(self.start(0, 2, free_port(), "-T", "1"))
