@@ -54,7 +54,7 @@ def options(parser, nodes):
                         help="folder that is /share in every node (by default a passing one)")
     parser.add_argument("--allow", action="append", default=[], metavar="REGEX",
                         help="kernel messages that do not fail the run")
-    parser.add_argument("--boot-timeout", type=float, default=180, metavar="SECONDS", help="(%(default)s)")
+    parser.add_argument("--boot-timeout", type=float, default=270, metavar="SECONDS", help="(%(default)s)")
 
 
 def cluster(args, interactive=False):

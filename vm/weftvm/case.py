@@ -6,10 +6,13 @@ import subprocess
 import threading
 import time
 import unittest
-from concurrent.futures import ThreadPoolExecutor
 
 from . import paths
 from .cluster import Cluster, Options
+
+
+def say(text):
+    print(f"weft:   vm: {text}", flush=True)
 
 
 def module_file(folder):
@@ -32,51 +35,27 @@ def build_module(folder):
 
 
 class Pool:
-    """The cluster that a class of tests uses, left over from the class before it when its options are the same.
-
-    All clusters are booted by one thread, which lives as long as they: QEMU ends with the thread that started it.
-    """
+    """The cluster that a class of tests uses, left over from the class before it when its options are the same."""
 
     def __init__(self):
-        self._thread = ThreadPoolExecutor(1)
-        self.current = None  # what tests use
-        self.ahead = None  # (Options, Future) of what is booted for the next ones
+        self.current = None
         self.boots = self.restarts = 0
 
-    def _make(self, case, say):
-        for folder in case.kernel_modules:
-            build_module(folder)
-        cluster = Cluster(**case.wanted(), say=say)
-        try:
-            cluster.start()
-        except BaseException:
-            cluster.close()
-            raise
-        finally:
-            self.boots += cluster.size
-            self.restarts += cluster.restarts()
-        return cluster
-
-    def prepare(self, case, say=None):
-        """Boot what the class `case` needs, while other tests run."""
-        if self.ahead is None:
-            self.ahead = (Options(**case.wanted()), self._thread.submit(self._make, case, say))
-
-    def take(self, case, say=None):
-        options = Options(**case.wanted())
-        if self.current and (self.current.options != options or self.current.dirty
+    def take(self, case):
+        """Nodes for the class `case`."""
+        options = case.wanted()
+        if self.current and (self.current.options != Options(**options) or self.current.dirty
                              or not all(node.alive() for node in self.current.nodes)):
-            self._drop()
+            self.close()
         if self.current is None:
-            if self.ahead and self.ahead[0] != options:
-                self._drop_ahead()
-            if self.ahead is None:
-                self.prepare(case, say)
-            _, booted = self.ahead
+            for folder in case.kernel_modules:
+                build_module(folder)
+            self.current = Cluster(say=say, **options)
             try:
-                self.current = booted.result()
-            finally:
-                self.ahead = None
+                self.current.start()
+            except BaseException:
+                self.close()
+                raise
         self.current.reset_switch()
         self.current.permit(case.allow)
         return self.current
@@ -85,28 +64,13 @@ class Pool:
         cluster.settle()
         cluster.permit(())
 
-    def is_ahead(self, cluster):
-        """Booted for tests that have not begun."""
-        return self.ahead is not None and cluster is not self.current and cluster.options == self.ahead[0]
-
-    def _drop(self):
-        cluster, self.current = self.current, None
-        cluster.close()
-
-    def _drop_ahead(self):
-        (_, booted), self.ahead = self.ahead, None
-        if not booted.exception():
-            booted.result().close()
-
     def close(self):
-        """The end of a group of tests: the next one needs other nodes."""
+        """Nobody wants these nodes any more."""
         if self.current:
-            self._drop()
-
-    def end(self):
-        self.close()
-        if self.ahead:
-            self._drop_ahead()
+            cluster, self.current = self.current, None
+            self.boots += sum(node.generation for node in cluster.nodes)
+            self.restarts += cluster.restarts()
+            cluster.close()
 
 
 pool = Pool()

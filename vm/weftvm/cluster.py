@@ -21,7 +21,7 @@ LAYOUTS = ("switch", "roots", "root-bus")
 MAX_NODES = 64
 CLOCK_TCG = "tsc=unstable clocksource=hpet"  # a guest calibrates its TSC wrongly when the host is busy
 LATE = 0.6  # seconds after a command in which what the kernel says is counted as its doing
-LATE_INIT = 60  # seconds in which a guest reaches guest/start; one that does not is started again, once
+LATE_INIT = 90  # seconds in which a guest reaches guest/start; one that does not is started again, once
 made = []  # clusters that were started, for those who judge them
 CMDLINE = ("console=ttyS0 panic=-1 loglevel=5 mitigations=off nokaslr no_timer_check cryptomgr.notests "
            "initcall_blacklist=jent_mod_init,crypto_kdf108_init 8250.nr_uarts=1")
@@ -64,7 +64,7 @@ class Options:
     share: str = None  # a folder that every node sees as /share (read-write); by default one that ends with the cluster
     append: str = ""
     sanitize: bool = False  # the device and the switch from build/asan
-    boot_timeout: float = 180
+    boot_timeout: float = 270
 
     def __post_init__(self):
         if not 1 <= self.nodes <= MAX_NODES:

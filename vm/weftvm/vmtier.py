@@ -4,7 +4,6 @@
 Classes that want equal nodes run one after the other on the same ones. A test during which, or shortly after which, a
 kernel complains has failed.
 """
-import os
 import signal
 import sys
 import time
@@ -12,7 +11,7 @@ import traceback
 import unittest
 
 from . import console, paths
-from .case import NodeTest, pool
+from .case import NodeTest, pool, say
 from .cluster import LATE, Options, made
 from .tally import wanted
 
@@ -50,13 +49,11 @@ class Watch(unittest.TestResult):
         self._judge(time.monotonic() - LATE)
 
     def _complaints(self):
-        """Those that nobody else judges, of nodes that tests have used."""
+        """Those that nobody else judges."""
         mine = []
-        for cluster in made:
-            if not pool.is_ahead(cluster):
-                for c in cluster.complaints():
-                    c.judge = c.judge or self
-                    mine += [c] if c.judge is self else []
+        for c in (c for cluster in made for c in cluster.complaints()):
+            c.judge = c.judge or self
+            mine += [c] if c.judge is self else []
         return mine
 
     def _judge(self, until):
@@ -170,27 +167,21 @@ def groups(tests):
     return [(case, group) for case, group in out.values() if group]
 
 
-def _say(text):
-    print(f"weft:   vm: {text}", flush=True)
-
-
 def vm(tally, patterns):
     start = time.monotonic()
     signal.signal(signal.SIGALRM, _late)
     chosen = groups(t for t in load(tally) if wanted(patterns, "vm/" + _name(t)))
     try:
-        for at, (case, tests) in enumerate(chosen):
+        for _, tests in chosen:
             began, before = time.monotonic(), len(tally.cases)
             watch = Watch(tally)
-            if case and os.environ.get("WEFT_BOOT_AHEAD"):
-                pool.prepare(case, _say)
             unittest.TestSuite(tests).run(watch)
             pool.close()
             watch.finish()
             modules = ", ".join(sorted({type(t).__module__ for t in tests}))
-            _say(f"{modules}: {len(tally.cases) - before} tests ({time.monotonic() - began:.1f} s)")
+            say(f"{modules}: {len(tally.cases) - before} tests ({time.monotonic() - began:.1f} s)")
     finally:
-        pool.end()
+        pool.close()
     if pool.boots:
-        _say(f"{pool.boots} guests booted, {pool.restarts} of them started again")
+        say(f"{pool.boots} guests booted, {pool.restarts} of them started again")
     tally.close("vm", start)
