@@ -85,7 +85,8 @@ class Verdict(unittest.TestCase):
         fine, exit3 = (FakeNode(0), Result(0, "", "", 1)), (FakeNode(1), Result(3, "", "", 1))
         late = (FakeNode(2), Result(124, "", "", 7, timed_out=True))
         panic = (FakeNode(3, panicked=True), Result(255, "", "", 1, gone=True))
-        for pairs, code in (((fine, exit3), 3), ((exit3, late), 124), ((exit3, late, panic), 255), ((fine, fine), 0)):
+        for pairs, code in (((fine, exit3), 3), ((exit3, fine), 3), ((exit3, late), 124), ((exit3, late, panic), 255),
+                            ((fine, fine), 0)):
             self.assertEqual(judged(self.folder, *pairs)[0], code)
 
     def test_no_boot(self):
