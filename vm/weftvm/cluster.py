@@ -20,7 +20,7 @@ from .node import Node, NodeDied, Result
 LAYOUTS = ("switch", "roots", "root-bus")
 MAX_NODES = 64
 CLOCK_TCG = "tsc=unstable clocksource=hpet"  # a guest calibrates its TSC wrongly when the host is busy
-LATE = 0.6  # seconds after a command in which what the kernel says is counted as its doing
+LATE = 0.5  # seconds after a command in which what the kernel says is counted as its doing
 LATE_INIT = 90  # seconds in which a guest reaches guest/start; one that does not is started again, once
 made = []  # clusters that were started, for those who judge them
 CMDLINE = ("console=ttyS0 panic=-1 loglevel=5 mitigations=off nokaslr no_timer_check cryptomgr.notests "
@@ -197,9 +197,12 @@ class Cluster:
             self.permit(before)
 
     def settle(self):
-        """Wait until what the last command may have done has been said."""
-        ended = max((node.ended for node in self.nodes if node.alive()), default=0)
-        time.sleep(max(0, ended + LATE - time.monotonic()))
+        """Wait until what the last commands may have done has been said, by the guests' clocks: a host may stall."""
+        threads = [threading.Thread(target=node.settle, args=(LATE,), daemon=True) for node in self.nodes]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
 
     def close(self):
         """End everything at once: guests are not asked."""

@@ -94,7 +94,8 @@ class Node:
         self._kept = {}  # consoles of boots with complaints, once their files are gone
         self.allow = ()  # regular expressions for what the kernel may complain about
         self.complaints = []  # all others, of all boots
-        self.ended = 0.0  # when the last command did
+        self._unsettled = False  # a command has ended, and nobody has waited for what the kernel may say of it
+        self._stuck = False  # the last command does not end
         self.restarts = 0  # boots that did not reach guest/start and were made again
 
     # ---- life
@@ -244,10 +245,20 @@ class Node:
             with self._mutex:
                 self._command = None
             path.unlink(missing_ok=True)
-            self.ended = time.monotonic()
+            self._unsettled, self._stuck = True, not cmd.done.is_set()
             out, err = (b"".join(cmd.data[s]).decode(errors="replace") for s in (1, 2))
             rc = 124 if timed_out else cmd.rc if cmd.rc is not None else 255
             return Result(rc, out, err, seconds, timed_out, not timed_out and cmd.rc is None, self.problems())
+
+    def settle(self, seconds):
+        """Let the guest live on for a moment after its last command, and look at its console."""
+        if self._unsettled and not self._stuck and self.alive() and not self._lock.locked():
+            try:
+                self.run(f"sleep {seconds}", 10)
+            except NodeDied:
+                pass
+        self._unsettled = False
+        self.look()
 
     # ---- what it says
 

@@ -56,11 +56,12 @@ class Watch(unittest.TestResult):
             mine += [c] if c.judge is self else []
         return mine
 
-    def _judge(self, until):
-        """Count the tests that ended before `until`."""
+    def _judge(self, until, settled=0):
+        """Count the tests that ended before `until`; nothing has happened on the nodes from then until `settled`."""
         while self._ended and self._ended[0].end <= until:
             entry = self._ended.pop(0)
-            said = [c for c in self._complaints() if entry.start <= c.at <= entry.end + LATE]
+            end = max(entry.end + LATE, settled)
+            said = [c for c in self._complaints() if entry.start <= c.at <= end]
             self._named.update(said)
             if said:
                 text = "the kernel complained: " + "; ".join(map(str, said[:4])) + "\n" + console.shown(said)
@@ -73,8 +74,11 @@ class Watch(unittest.TestResult):
     def finish(self):
         """Wait for what the kernels may still say, then count the rest."""
         if self._ended:
-            time.sleep(max(0, self._ended[-1].end + LATE - time.monotonic()))
-        self._judge(time.monotonic())
+            last = self._ended[-1].end
+            self._judge(last - LATE)
+            for cluster in made:
+                cluster.settle()
+            self._judge(last, time.monotonic())
         other = [c for c in self._complaints() if c not in self._named]
         self._named.update(other)
         if other:
