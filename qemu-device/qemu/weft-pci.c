@@ -2,39 +2,17 @@
 /*
  * Weft: hosts a device model as a PCIe endpoint.
  *
- * Threads: the engine's thread runs the model.  It never takes the big QEMU
- * lock (BQL): vCPUs that hold the BQL wait for the model in register reads.
- * So it reaches memory only by pointer, under RCU, and hands interrupts to the
- * main loop.  With an IOMMU this is not enough: translating an address may
- * raise the IOMMU's fault interrupt (asserts the BQL) or change memory regions
- * (takes it), so then the main loop runs the model, under the BQL.
+ * Threads: see weft-host.c.
  */
 #include "qemu/osdep.h"
 #include <dlfcn.h>
 #include "qemu/atomic.h"
-#include "qemu/bitops.h"
-#include "qemu/cutils.h"
-#include "qemu/error-report.h"
-#include "qemu/event_notifier.h"
-#include "qemu/log.h"
-#include "qemu/main-loop.h"
 #include "qemu/memfd.h"
 #include "qemu/module.h"
-#include "qemu/notify.h"
-#include "qemu/rcu.h"
-#include "qemu/timer.h"
 #include "qapi/error.h"
-#include "qapi/visitor.h"
 #include "hw/pci/pci.h"
-#include "hw/pci/pci_bus.h"
-#include "hw/pci/pci_device.h"
 #include "hw/pci/msix.h"
 #include "hw/pci/pcie.h"
-#if __has_include("hw/qdev-properties.h")
-#include "hw/qdev-properties.h"
-#else
-#include "hw/core/qdev-properties.h"
-#endif
 #include "migration/vmstate.h"
 #if __has_include("exec/address-spaces.h")
 #include "exec/address-spaces.h"
@@ -44,161 +22,13 @@
 #include "system/memory.h"
 #endif
 #include "system/reset.h"
-#include "system/runstate.h"
 #include "system/system.h"
-#include "qom/object.h"
 #ifndef CONFIG_WEFT_IN_TREE
 #include "qapi/qapi-commands-control.h"
 #endif
-#include "weft/engine/engine.h"
-#include "weft-pci.h"
+#include "weft-state.h"
 
-#define WEFT_VECTORS_MAX 2048 /* of MSI-X */
 #define WEFT_EXP_CAP 0x80
-
-OBJECT_DECLARE_TYPE(WeftPCIState, WeftPCIClass, WEFT_PCI)
-
-typedef struct WeftBar {
-    WeftPCIState *device;
-    MemoryRegion mr;
-    unsigned index;
-} WeftBar;
-
-struct WeftPCIState {
-    PCIDevice parent_obj;
-
-    char *path;
-    char *fabric;
-    char *name;
-    char *options;
-    bool trace;
-    GHashTable *option; /* of the model: name -> value, both owned */
-
-    void *library;
-    struct weft_engine *engine;
-    struct weft_abi_info info;
-    WeftBar bar[WEFT_ABI_BARS];
-
-    VMChangeStateEntry *vm_state;
-    Notifier exit;
-    QEMUBH *pass;
-    bool iommu;
-
-    /* From the engine's thread to the main loop */
-    EventNotifier irq;
-    bool irq_ready;
-    bool irq_raised;
-    unsigned long irq_pending[BITS_TO_LONGS(WEFT_VECTORS_MAX)];
-};
-
-struct WeftPCIClass {
-    PCIDeviceClass parent_class;
-
-    const WeftModelType *type;
-};
-
-/* ---- What the engine asks for; called by its thread and by ours */
-
-static uint64_t weft_clock_ns(void *opaque)
-{
-    return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
-}
-
-/*
- * address_space_map() would bounce what is not RAM: it would access registers,
- * with the BQL.  Look first, and map by the same means.
- */
-static void *weft_dma_map(void *opaque, uint64_t iova, size_t *bytes,
-                          enum weft_abi_dir dir,
-                          enum weft_engine_target *target)
-{
-    WeftPCIState *s = opaque;
-    AddressSpace *as = pci_get_address_space(PCI_DEVICE(s));
-    bool is_write = dir == WEFT_ABI_TO_GUEST;
-    MemTxAttrs attrs = MEMTXATTRS_UNSPECIFIED;
-    hwaddr len = MIN(*bytes, WEFT_ABI_MAP_MAX);
-    hwaddr xlat;
-    MemoryRegion *mr;
-    Object *owner;
-
-    RCU_READ_LOCK_GUARD();
-    mr = address_space_translate(as, iova, &xlat, &len, is_write, attrs);
-    if (len == 0 || !memory_access_is_direct(mr, is_write, attrs)) {
-        return NULL;
-    }
-    owner = memory_region_owner(mr);
-    *target = owner && object_dynamic_cast(owner, TYPE_PCI_DEVICE)
-                  ? WEFT_ENGINE_DEVICE_MEMORY
-                  : WEFT_ENGINE_GUEST_RAM;
-    *bytes = len;
-    memory_region_ref(mr);
-    return qemu_map_ram_ptr(mr->ram_block, xlat);
-}
-
-static void weft_dma_unmap(void *opaque, void *pointer, size_t bytes,
-                           enum weft_abi_dir dir, size_t done)
-{
-    WeftPCIState *s = opaque;
-
-    address_space_unmap(pci_get_address_space(PCI_DEVICE(s)), pointer, bytes,
-                        dir == WEFT_ABI_TO_GUEST, done);
-}
-
-static void weft_irq(void *opaque, uint32_t vector)
-{
-    WeftPCIState *s = opaque;
-
-    set_bit_atomic(vector, s->irq_pending);
-    if (!qatomic_xchg(&s->irq_raised, true)) {
-        event_notifier_set(&s->irq);
-    }
-}
-
-static int weft_log_wanted(void *opaque, enum weft_abi_log_level level)
-{
-    WeftPCIState *s = opaque;
-
-    switch (level) {
-    case WEFT_ABI_LOG_ERROR:
-        return true;
-    case WEFT_ABI_LOG_WARNING:
-    case WEFT_ABI_LOG_INFO:
-        return qemu_loglevel_mask(LOG_GUEST_ERROR);
-    default:
-        return s->trace;
-    }
-}
-
-static void weft_log(void *opaque, enum weft_abi_log_level level,
-                     const char *text)
-{
-    if (level == WEFT_ABI_LOG_ERROR) {
-        error_report("%s", text);
-    } else {
-        qemu_log("%s\n", text);
-    }
-}
-
-static void weft_thread_begin(void *opaque)
-{
-    rcu_register_thread();
-}
-
-static void weft_thread_end(void *opaque)
-{
-    rcu_unregister_thread();
-}
-
-static int weft_hand_over(void *opaque)
-{
-    WeftPCIState *s = opaque;
-
-    if (!qatomic_read(&s->iommu)) {
-        return 0;
-    }
-    qemu_bh_schedule(s->pass);
-    return 1;
-}
 
 /* ---- Main loop */
 
@@ -283,13 +113,7 @@ static void weft_config_write(PCIDevice *pd, uint32_t addr, uint32_t val,
 /* FLR and reset of the bus above: the function forgets, its memory does not. */
 static void weft_reset(DeviceState *dev)
 {
-    WeftPCIState *s = WEFT_PCI(dev);
-    unsigned i;
-
-    weft_engine_reset(s->engine, WEFT_ABI_RESET_FLR);
-    for (i = 0; i < ARRAY_SIZE(s->irq_pending); i++) {
-        qatomic_set(&s->irq_pending[i], 0);
-    }
+    weft_engine_reset(WEFT_PCI(dev)->engine, WEFT_ABI_RESET_FLR);
 }
 
 static void weft_machine_reset(void *opaque)
@@ -353,22 +177,8 @@ static bool weft_add_free_options(WeftPCIState *s, GArray *options, char **list,
 
 static bool weft_create_engine(WeftPCIState *s, Error **errp)
 {
-    const struct weft_engine_host host = {
-        .size = sizeof(host),
-        .version = WEFT_ENGINE_VERSION,
-        .opaque = s,
-        .clock_ns = weft_clock_ns,
-        .dma_map = weft_dma_map,
-        .dma_unmap = weft_dma_unmap,
-        .irq = weft_irq,
-        .log = weft_log,
-        .log_wanted = weft_log_wanted,
-        .thread_begin = weft_thread_begin,
-        .thread_end = weft_thread_end,
-        .hand_over = weft_hand_over,
-    };
+    const struct weft_engine_host host = weft_host(s);
     struct weft_engine_config config = {
-        .size = sizeof(config),
         .host = &host,
         .name = s->name,
         .fabric = s->fabric,
@@ -599,83 +409,6 @@ static void weft_exit(PCIDevice *pd)
 
 /* ---- Types */
 
-static void weft_option_get(Object *obj, Visitor *v, const char *name,
-                            void *opaque, Error **errp)
-{
-    char *value = g_hash_table_lookup(WEFT_PCI(obj)->option, name);
-
-    value = value ?: (char *)"";
-    visit_type_str(v, name, &value, errp);
-}
-
-static void weft_option_set(Object *obj, Visitor *v, const char *name,
-                            void *opaque, Error **errp)
-{
-    char *value;
-
-    if (DEVICE(obj)->realized) {
-        qdev_prop_set_after_realize(DEVICE(obj), name, errp);
-        return;
-    }
-    if (visit_type_str(v, name, &value, errp)) {
-        g_hash_table_replace(WEFT_PCI(obj)->option, g_strdup(name), value);
-    }
-}
-
-/* Write-only, at any time: "NAME [NUMBER]...", see the model's documentation */
-static void weft_inject_set(Object *obj, const char *text, Error **errp)
-{
-    WeftPCIState *s = WEFT_PCI(obj);
-    g_auto(GStrv) word = g_strsplit(text, " ", -1);
-    uint64_t value[8];
-    unsigned n;
-    int ret;
-
-    if (!s->engine || !word[0]) {
-        error_setg(errp, "no device, or no fault named");
-        return;
-    }
-    for (n = 0; word[n + 1]; n++) {
-        if (n == ARRAY_SIZE(value) ||
-            qemu_strtou64(word[n + 1], NULL, 0, &value[n]) < 0) {
-            error_setg(errp, "at most %zu numbers may follow the fault's name",
-                       ARRAY_SIZE(value));
-            return;
-        }
-    }
-    ret = weft_engine_fault(s->engine, word[0], value, n);
-    if (ret < 0) {
-        error_setg_errno(errp, -ret, "fault '%s'", word[0]);
-    }
-}
-
-/* Read-only: what went through DMA, by direction, purpose and target, bytes */
-static char *weft_dma_get(Object *obj, Error **errp)
-{
-    static const char *const purpose[] = { "control", "payload" };
-    static const char *const target[] = { "ram", "peer" };
-    WeftPCIState *s = WEFT_PCI(obj);
-    struct weft_engine_counters now;
-    GString *text = g_string_new(NULL);
-    unsigned i, j;
-
-    if (!s->engine) {
-        error_setg(errp, "no device");
-        return g_string_free(text, false);
-    }
-    weft_engine_get_counters(s->engine, &now);
-    for (i = 0; i < 2; i++) {
-        for (j = 0; j < 2; j++) {
-            g_string_append_printf(
-                text, "%s-%s-read=%" PRIu64 " %s-%s-write=%" PRIu64 " ",
-                purpose[i], target[j], now.dma.read_bytes[i][j], purpose[i],
-                target[j], now.dma.write_bytes[i][j]);
-        }
-    }
-    g_string_append_printf(text, "errors=%" PRIu64, now.dma.errors);
-    return g_string_free(text, false);
-}
-
 static void weft_instance_init(Object *obj)
 {
     WEFT_PCI(obj)->option =
@@ -686,17 +419,6 @@ static void weft_instance_finalize(Object *obj)
 {
     g_hash_table_destroy(WEFT_PCI(obj)->option);
 }
-
-static const Property weft_properties[] = {
-    DEFINE_PROP_STRING("fabric", WeftPCIState, fabric),
-    DEFINE_PROP_STRING("name", WeftPCIState, name),
-    DEFINE_PROP_STRING("options", WeftPCIState, options),
-    DEFINE_PROP_BOOL("trace", WeftPCIState, trace, false),
-};
-
-static const Property weft_path_properties[] = {
-    DEFINE_PROP_STRING("path", WeftPCIState, path),
-};
 
 static const VMStateDescription weft_vmstate = {
     .name = TYPE_WEFT_PCI,
@@ -721,45 +443,17 @@ static void weft_pci_class_init(ObjectClass *oc, WeftClassData *data)
     pc->class_id = PCI_CLASS_OTHERS; /* the model says what it is */
     dc->vmsd = &weft_vmstate;
     device_class_set_legacy_reset(dc, weft_reset);
-    device_class_set_props(dc, weft_properties);
     set_bit(DEVICE_CATEGORY_MISC, dc->categories);
-
-    object_class_property_set_description(
-        oc, "fabric", "UNIX socket of the switch that the links connect to");
-    object_class_property_set_description(
-        oc, "name",
-        "Name on the fabric: link i is NAMEpi (default: serial, then id)");
-    object_class_property_set_description(
-        oc, "options", "More options of the model: key=value;key=value");
-    object_class_property_set_description(
-        oc, "trace",
-        "Every event of the model to the log (-D FILE, else stderr)");
-    object_class_property_add_str(oc, "inject", NULL, weft_inject_set);
-    object_class_property_set_description(
-        oc, "inject", "Plant a fault while running: name and numbers");
-    object_class_property_add_str(oc, "dma", weft_dma_get, NULL);
-    object_class_property_set_description(
-        oc, "dma", "Bytes through DMA so far: name=number ...");
+    weft_props_class_init(oc);
 }
 
 static void weft_model_class_init(ObjectClass *oc, WeftClassData *data)
 {
     const WeftModelType *type = data;
-    const char *const *option;
 
     WEFT_PCI_CLASS(oc)->type = type;
     DEVICE_CLASS(oc)->desc = type->desc;
-    for (option = type->options; option && *option; option++) {
-        object_class_property_add(oc, *option, "str", weft_option_get,
-                                  weft_option_set, NULL, NULL);
-        object_class_property_set_description(oc, *option,
-                                              "Option of the model");
-    }
-    if (!type->entry) {
-        device_class_set_props(DEVICE_CLASS(oc), weft_path_properties);
-        object_class_property_set_description(oc, "path",
-                                              "Shared object with the model");
-    }
+    weft_props_model_init(oc, type);
 }
 
 static const TypeInfo weft_pci_info = {

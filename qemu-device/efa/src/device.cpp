@@ -41,23 +41,19 @@ Device::Device(const weft_abi_host& host, Options options)
 }
 
 void Device::info(weft_abi_info& info) const {
-  weft_abi_info mine{};
-  mine.links = 1;
-  mine.vendor = hw::kVendor;
-  mine.device = hw::kDevice;
-  mine.subsystem_vendor = hw::kVendor;
-  mine.subsystem = hw::kDevice;
-  mine.class_code = 0x0200;  // Ethernet controller
-  mine.vectors = hw::kVectors;
-  mine.frame_max = wire::kFrameMax;
-  mine.bar[hw::kRegisterBar] = {hw::kRegisterBytes, WEFT_ABI_BAR_MMIO, 0};
-  mine.bar[hw::kMsixBar] = {hw::kPage, WEFT_ABI_BAR_MSIX, 0};
-  mine.bar[hw::kSendQueueBar] = {hw::kSendQueueBarBytes, WEFT_ABI_BAR_RAM, 1};
-  mine.bar[hw::kDoorbellBar] = {hw::kDoorbellBytes, WEFT_ABI_BAR_MMIO, 0};
-  mine.name = kName;
-  const std::uint32_t size = std::min<std::uint32_t>(info.size, sizeof(mine));
-  mine.size = info.size;
-  std::memcpy(&info, &mine, size);
+  info.links = 1;
+  info.vendor = hw::kVendor;
+  info.device = hw::kDevice;
+  info.subsystem_vendor = hw::kVendor;
+  info.subsystem = hw::kDevice;
+  info.class_code = 0x0200;  // Ethernet controller
+  info.vectors = hw::kVectors;
+  info.frame_max = wire::kFrameMax;
+  info.bar[hw::kRegisterBar] = {hw::kRegisterBytes, WEFT_ABI_BAR_MMIO, 0, 0};
+  info.bar[hw::kMsixBar] = {hw::kPage, WEFT_ABI_BAR_MSIX, 0, 0};
+  info.bar[hw::kSendQueueBar] = {hw::kSendQueueBarBytes, WEFT_ABI_BAR_RAM, 1, 0};
+  info.bar[hw::kDoorbellBar] = {hw::kDoorbellBytes, WEFT_ABI_BAR_MMIO, 0, hw::kDoorbellBytes};
+  info.name = kName;
 }
 
 int Device::attach_ram(std::uint32_t bar, void* base, std::uint64_t bytes) {

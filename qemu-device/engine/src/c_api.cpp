@@ -28,10 +28,6 @@ int weft_engine_create(const weft_engine_config* config, weft_engine** engine, c
     *engine = nullptr;
     return -error;
   };
-  if (config == nullptr || config->size < sizeof(*config) || config->host == nullptr ||
-      config->host->size < sizeof(*config->host) || config->host->version != WEFT_ENGINE_VERSION) {
-    return refuse(EINVAL, "the engine and its host were built from different versions");
-  }
   const weft_engine_host& host = *config->host;
   if (!host.clock_ns || !host.dma_map || !host.dma_unmap || !host.irq) {
     return refuse(EINVAL, "the host lacks a required function");

@@ -7,11 +7,11 @@
 
 namespace weft::engine {
 
-void* Dma::map_piece(std::uint64_t iova, std::size_t& bytes, weft_abi_dir dir, weft_engine_target& target) {
+void* Dma::map_piece(std::uint64_t iova, std::size_t& bytes, weft_abi_dir dir, weft_abi_target& target) {
   bytes = std::min<std::size_t>(bytes, WEFT_ABI_MAP_MAX);
   if (bytes == 0 || iova + (bytes - 1) < iova) return nullptr;
   const std::size_t wanted = bytes;
-  target = WEFT_ENGINE_GUEST_RAM;
+  target = WEFT_ABI_TARGET_RAM;
   void* pointer = host_.dma_map(host_.opaque, iova, &bytes, dir, &target);
   if (pointer != nullptr && (bytes == 0 || bytes > wanted)) {
     host_.dma_unmap(host_.opaque, pointer, bytes, dir, 0);
@@ -20,17 +20,16 @@ void* Dma::map_piece(std::uint64_t iova, std::size_t& bytes, weft_abi_dir dir, w
   return pointer;
 }
 
-void Dma::count(weft_abi_dir dir, weft_engine_target target, weft_abi_dma_class what, std::size_t bytes) {
+void Dma::count(weft_abi_dir dir, weft_abi_target target, weft_abi_dma_class what, std::size_t bytes) {
   const unsigned cls = what == WEFT_ABI_DMA_PAYLOAD ? 1 : 0;
-  const unsigned to = target == WEFT_ENGINE_DEVICE_MEMORY ? 1 : 0;
-  (dir == WEFT_ABI_FROM_GUEST ? counters_.read_bytes : counters_.write_bytes)[cls][to] += bytes;
+  (dir == WEFT_ABI_FROM_GUEST ? counters_.read_bytes : counters_.write_bytes)[cls][target] += bytes;
 }
 
 bool Dma::reachable(std::uint64_t iova, std::size_t bytes, weft_abi_dir dir) {
   if (bytes > 0 && iova + (bytes - 1) < iova) return false;
   while (bytes > 0) {
     std::size_t piece = bytes;
-    weft_engine_target target;
+    weft_abi_target target;
     void* pointer = map_piece(iova, piece, dir, target);
     if (pointer == nullptr) return false;
     host_.dma_unmap(host_.opaque, pointer, piece, dir, 0);
@@ -42,18 +41,18 @@ bool Dma::reachable(std::uint64_t iova, std::size_t bytes, weft_abi_dir dir) {
 
 int Dma::target(std::uint64_t iova) {
   std::size_t bytes = 1;
-  weft_engine_target target;
+  weft_abi_target target;
   void* pointer = map_piece(iova, bytes, WEFT_ABI_FROM_GUEST, target);
   if (pointer == nullptr) return -EFAULT;
   host_.dma_unmap(host_.opaque, pointer, bytes, WEFT_ABI_FROM_GUEST, 0);
-  return target == WEFT_ENGINE_DEVICE_MEMORY ? WEFT_ABI_TARGET_DEVICE : WEFT_ABI_TARGET_RAM;
+  return target;
 }
 
 int Dma::read(std::uint64_t iova, void* buffer, std::size_t bytes, weft_abi_dma_class what) {
   auto* out = static_cast<std::byte*>(buffer);
   while (bytes > 0) {
     std::size_t piece = bytes;
-    weft_engine_target target;
+    weft_abi_target target;
     void* pointer = map_piece(iova, piece, WEFT_ABI_FROM_GUEST, target);
     if (pointer == nullptr) {
       ++counters_.errors;
@@ -74,7 +73,7 @@ int Dma::write(std::uint64_t iova, const void* buffer, std::size_t bytes, weft_a
   bool checked = false;
   while (bytes > 0) {
     std::size_t piece = bytes;
-    weft_engine_target target;
+    weft_abi_target target;
     void* pointer = map_piece(iova, piece, WEFT_ABI_TO_GUEST, target);
     // All or nothing: look at the other pieces before the first one is written.
     if (pointer != nullptr && piece < bytes && !checked) {

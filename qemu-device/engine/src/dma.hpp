@@ -33,12 +33,12 @@ class Dma {
     void* pointer;
     std::size_t bytes;
     weft_abi_dir dir;
-    weft_engine_target target;
+    weft_abi_target target;
   };
 
   bool reachable(std::uint64_t iova, std::size_t bytes, weft_abi_dir dir);
-  void* map_piece(std::uint64_t iova, std::size_t& bytes, weft_abi_dir dir, weft_engine_target& target);
-  void count(weft_abi_dir dir, weft_engine_target target, weft_abi_dma_class what, std::size_t bytes);
+  void* map_piece(std::uint64_t iova, std::size_t& bytes, weft_abi_dir dir, weft_abi_target& target);
+  void count(weft_abi_dir dir, weft_abi_target target, weft_abi_dma_class what, std::size_t bytes);
 
   const weft_engine_host& host_;
   weft_abi_dma_counters counters_{};

@@ -12,6 +12,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -29,7 +30,7 @@ bool access_is_sane(std::uint32_t bar, std::uint64_t offset, std::uint32_t bytes
 }
 
 const weft_abi_model& checked(const weft_abi_model* model) {
-  if (model == nullptr || model->version != WEFT_ABI_VERSION || model->size < offsetof(weft_abi_model, fault)) {
+  if (model == nullptr || model->version != WEFT_ABI_VERSION || model->size != sizeof(weft_abi_model)) {
     throw Engine::Refusal{EPROTO,
                           "the model does not speak version " + std::to_string(WEFT_ABI_VERSION) + " of the model ABI"};
   }
@@ -38,6 +39,13 @@ const weft_abi_model& checked(const weft_abi_model* model) {
     throw Engine::Refusal{EPROTO, "the model lacks a function of the model ABI"};
   }
   return *model;
+}
+
+// The number stays whole whatever the device's name is: ports of one device must differ.
+std::string port_name(std::string_view device, std::uint32_t number) {
+  constexpr std::size_t kName = sizeof(fabric::HelloPayload{}.name) - 1;
+  const std::string suffix = "p" + std::to_string(number);
+  return std::string(device.substr(0, kName - suffix.size())) + suffix;
 }
 
 }  // namespace
@@ -64,11 +72,11 @@ Engine::Engine(const weft_engine_config& config)
     info_.size = sizeof(info_);
     model_.info(device_, &info_);
     check_info();
-    const std::string name = config.name != nullptr ? config.name : info_.name != nullptr ? info_.name : "model";
+    const std::string_view name = config.name != nullptr ? config.name : info_.name != nullptr ? info_.name : "model";
     for (std::uint32_t i = 0; i < info_.links; ++i) {
       ports_.push_back(std::make_unique<Port>(Port::Config{
           .index = i,
-          .name = name + "p" + std::to_string(i),
+          .name = port_name(name, i),
           .path = config.fabric != nullptr ? config.fabric : "",
           .frame_max = info_.frame_max,
           .model = &model_,
@@ -95,7 +103,7 @@ void Engine::check_info() const {
   if (info_.links > kLinksMax) refuse("number of links is above " + std::to_string(kLinksMax));
   if (info_.vectors > kVectorsMax) refuse("number of vectors is above " + std::to_string(kVectorsMax));
   if (info_.links > 0) {
-    if (!model_.link_receive || !model_.link_ready || !model_.link_pause || !model_.link_state) {
+    if (!model_.link_receive || !model_.link_ready || !model_.link_state) {
       refuse("link functions are missing");
     }
     if (info_.frame_max > fabric::kFrameMax) refuse("frames are above " + std::to_string(fabric::kFrameMax) + " bytes");
@@ -107,6 +115,7 @@ void Engine::check_info() const {
     if (bar.kind > WEFT_ABI_BAR_MSIX) refuse(name + " is of no known kind");
     if (!std::has_single_bit(bar.size) || bar.size < kPage) refuse(name + " is not a power of two from 4096 up");
     if (bar.kind == WEFT_ABI_BAR_RAM && !model_.attach_ram) refuse("attach_ram is missing");
+    if (bar.write_only > bar.size) refuse(name + " has a write-only end that is larger than itself");
     // A 64-bit BAR takes two registers (PCI local bus specification 6.2.5.1).
     if (bar.prefetch != 0 && (i + 1 == WEFT_ABI_BARS || info_.bar[i + 1].kind != WEFT_ABI_BAR_NONE)) {
       refuse(name + " is 64-bit, but the BAR after it is not free");
@@ -172,6 +181,11 @@ void Engine::fill_abi_host() {
     if (!e.in_pass_) e.kick();
     e.ports_[link]->pause(cls, stop != 0);
   };
+  // No way between two devices carries payload by reference yet; a model copies.
+  abi_.link_send_ref = [](void*, uint32_t, uint32_t, const weft_abi_segment*, uint32_t, const weft_abi_ref*) {
+    return -EOPNOTSUPP;
+  };
+  abi_.link_ref_done = [](void*, uint32_t, uint64_t) {};
   abi_.ram_discard = [](void* o, uint32_t bar, uint64_t offset, uint64_t bytes) {
     return static_cast<Engine*>(o)->ram_discard(bar, offset, bytes);
   };
@@ -271,7 +285,7 @@ void Engine::wait() {
   if (more_) {
     ns = 0;
   } else {
-    if (deadline_ns_ != UINT64_MAX) {
+    if (deadline_ns_ != 0 && deadline_ns_ != UINT64_MAX) {
       const std::uint64_t now = host_.clock_ns(host_.opaque);
       ns = deadline_ns_ > now ? static_cast<std::int64_t>(std::min<std::uint64_t>(deadline_ns_ - now, kNever)) : 0;
     }
@@ -308,7 +322,7 @@ void Engine::pass() {
   }
   std::lock_guard guard(lock_);
   more_ = false;
-  deadline_ns_ = UINT64_MAX;
+  deadline_ns_ = 0;
   attempt_ = Port::Clock::time_point::max();
   for (pollfd& p : std::span(poll_).subspan(1)) p.fd = -1;
   if (!running_) return;  // frames stay in the sockets; credits hold the peers back
@@ -342,6 +356,7 @@ void Engine::end_of_call() { counters_.maps_leaked += dma_.unmap_leaked(); }
 
 std::uint64_t Engine::read(std::uint32_t bar, std::uint64_t offset, std::uint32_t bytes) {
   if (!access_is_sane(bar, offset, bytes)) return 0;
+  if (offset >= info_.bar[bar].size - info_.bar[bar].write_only) return 0;
   std::lock_guard guard(lock_);
   ++counters_.reads;
   drain();
@@ -374,6 +389,7 @@ int Engine::reset(weft_abi_reset kind) {
       std::memset(ram_[bar].base, 0, ram_[bar].bytes);
     }
   }
+  if (host_.irq_clear != nullptr) host_.irq_clear(host_.opaque);
   const int rc = model_.reset(device_, kind);
   for (const auto& port : ports_) port->model_was_reset();
   end_of_call();
@@ -407,7 +423,7 @@ int Engine::resume() {
 }
 
 int Engine::fault(const char* name, std::span<const std::uint64_t> values) {
-  if (model_.size < sizeof(weft_abi_model) || model_.fault == nullptr) return -ENOENT;
+  if (model_.fault == nullptr) return -ENOENT;
   std::lock_guard guard(lock_);
   const int rc = model_.fault(device_, name, values.data(), static_cast<std::uint32_t>(values.size()));
   end_of_call();

@@ -96,7 +96,7 @@ class Engine {
   // Of the thread, or of whoever runs a pass for it.
   std::vector<pollfd> poll_;  // wake_fd_, then a port each
   bool more_ = false;
-  std::uint64_t deadline_ns_ = UINT64_MAX;
+  std::uint64_t deadline_ns_ = 0;  // of step()
   Port::Clock::time_point attempt_ = Port::Clock::time_point::max();
 
   std::thread thread_;

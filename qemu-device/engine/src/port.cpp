@@ -142,6 +142,7 @@ void Port::on_frame(unsigned cls, std::span<const std::byte> frame) {
 void Port::on_ready(unsigned cls) { config_.model->link_ready(config_.device, config_.index, cls); }
 
 void Port::on_pause(unsigned cls, bool stop) {
+  if (config_.model->link_pause == nullptr) return;
   config_.model->link_pause(config_.device, config_.index, cls, stop ? 1 : 0);
 }
 

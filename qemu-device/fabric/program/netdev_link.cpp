@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 namespace weft::fabric {
 
@@ -16,33 +18,35 @@ SendResult NetdevLink::send(unsigned, std::span<const Segment> segments) {
     starved_ = true;
     return SendResult::kNoCredit;
   }
+  if (output_.size() + kHead + length > 2 * kBuffer) {  // then at least half of it was sent
+    output_.erase(output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(sent_));
+    sent_ = 0;
+  }
   for (int shift = 24; shift >= 0; shift -= 8) output_.push_back(static_cast<std::byte>(length >> shift));
   for (const Segment& s : segments) output_.insert(output_.end(), s.begin(), s.end());
   return SendResult::kSent;
 }
 
 bool NetdevLink::readable() {
-  const std::size_t filled = input_.size();
-  input_.resize(filled + kBuffer);
-  const ssize_t got = ::recv(fd_.get(), input_.data() + filled, kBuffer, MSG_DONTWAIT);
-  input_.resize(filled + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  const ssize_t got = ::recv(fd_.get(), input_.get() + filled_, kBuffer, MSG_DONTWAIT);
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
     open_ = false;
     return false;
   }
-  std::size_t at = 0;
-  while (input_.size() - at >= kHead) {
+  std::span<const std::byte> rest(input_.get(), filled_ + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  while (rest.size() >= kHead) {
     std::size_t length = 0;
-    for (std::size_t i = 0; i < kHead; i++) length = length << 8 | std::to_integer<std::size_t>(input_[at + i]);
+    for (std::size_t i = 0; i < kHead; i++) length = length << 8 | std::to_integer<std::size_t>(rest[i]);
     if (length > kFrameMax) {
       open_ = false;
       return false;
     }
-    if (input_.size() - at - kHead < length) break;
-    if (local_up_) owner_.on_frame(0, std::span(input_).subspan(at + kHead, length));
-    at += kHead + length;
+    if (rest.size() - kHead < length) break;
+    if (local_up_) owner_.on_frame(0, rest.subspan(kHead, length));
+    rest = rest.subspan(kHead + length);
   }
-  input_.erase(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(at));
+  std::memmove(input_.get(), rest.data(), rest.size());  // at most a part of one frame
+  filled_ = rest.size();
   return got == static_cast<ssize_t>(kBuffer);
 }
 
@@ -61,8 +65,6 @@ void NetdevLink::flush() {
     sent_ = 0;
   }
   if (starved_ && room() >= kFrameMax + kHead) {
-    output_.erase(output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(sent_));
-    sent_ = 0;
     starved_ = false;
     owner_.on_ready(0);
   }

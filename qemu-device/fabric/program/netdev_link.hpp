@@ -4,7 +4,8 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,9 +43,10 @@ class NetdevLink final : public Link {
 
   Fd fd_;
   LinkOwner& owner_;
-  std::vector<std::byte> output_;  // [sent_, size) waits
+  std::vector<std::byte> output_;  // [sent_, size) waits; at most twice kBuffer
   std::size_t sent_ = 0;
-  std::vector<std::byte> input_;
+  std::unique_ptr<std::byte[]> input_ = std::make_unique_for_overwrite<std::byte[]>(kBuffer + kHead + kFrameMax);
+  std::size_t filled_ = 0;  // of the input: the start of a frame
   bool open_ = true;
   bool local_up_ = true;
   bool starved_ = false;

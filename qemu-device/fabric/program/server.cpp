@@ -24,7 +24,8 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::size_t kNetdevQueue = 1000;  // frames, as Linux' default txqueuelen
+constexpr std::chrono::milliseconds kReordered{10};  // a frame that no other one passes goes on after this time
+constexpr std::size_t kNetdevQueue = 1000;           // frames, as Linux' default txqueuelen
 
 std::uint64_t wall_clock_ns() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -220,8 +221,20 @@ void Server::flush_all() {
   for (auto& session : sessions_) session->flush();
 }
 
+void Server::expect_reordered() {
+  if (late_runs_ || !switch_.holds_reordered()) return;
+  late_runs_ = true;
+  late_.expires_after(kReordered);
+  late_.async_wait([this](const auto&) {
+    late_runs_ = false;
+    switch_.release_reordered();
+    settle();
+  });
+}
+
 void Server::settle() {
   flush_all();
+  expect_reordered();
   // Not from inside a session's own handler.
   asio::post(io_, [this] {
     const auto removed = sessions_.remove_if([](const auto& session) {

@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <list>
 #include <memory>
@@ -55,9 +56,12 @@ class Server {
   void accept(Local::acceptor& acceptor, std::function<void(Local::socket)> accepted);
   void flush_all();
   void settle();  // after each event: write what was queued, drop what was closed
+  void expect_reordered();
   nlohmann::json stats() const;
 
   boost::asio::io_context io_;
+  boost::asio::steady_timer late_{io_};  // runs while a reordered frame waits
+  bool late_runs_ = false;
   std::unique_ptr<Capture> capture_;
   Switch switch_;
   std::list<std::shared_ptr<Session>> sessions_;

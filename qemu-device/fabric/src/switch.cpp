@@ -124,10 +124,23 @@ void Switch::receive(Port& from, unsigned cls, std::span<const std::byte> frame)
     from.counters_.duplicated++;
     forward(from, cls, frame, false);
   }
+  forward_reordered(from);
+}
+
+void Switch::forward_reordered(Port& from) {
   if (const auto late = std::exchange(from.reordered_, nullptr)) {
     const bool owes = std::exchange(late->owes_credit, false);
     forward(from, late->cls, late->bytes, owes);
   }
+}
+
+bool Switch::holds_reordered() const {
+  return std::any_of(ports_.begin(), ports_.end(),
+                     [](const auto& entry) { return entry.second->reordered_ != nullptr; });
+}
+
+void Switch::release_reordered() {
+  for (auto& [number, port] : ports_) forward_reordered(*port);
 }
 
 bool Switch::room_for_station() {

@@ -50,9 +50,7 @@ Device::Device(const weft_abi_host& host, const Options& options, const DevicePa
 
 Device::~Device() { processor_.reset(); }
 
-void Device::info(weft_abi_info& out) const {
-  weft_abi_info info{};
-  info.size = std::min<std::uint32_t>(out.size, sizeof(info));
+void Device::info(weft_abi_info& info) const {
   info.links = options_.ports;
   info.vendor = WEFT_PCI_VENDOR;
   info.device = WEFT_PCI_DEVICE;
@@ -62,11 +60,10 @@ void Device::info(weft_abi_info& out) const {
   info.revision = WEFT_PCI_REVISION;
   info.vectors = WEFT_VECTORS;
   info.frame_max = kFrameMax;
-  info.bar[WEFT_BAR_REGS] = {WEFT_REGS_SIZE, WEFT_ABI_BAR_MMIO, 0};
-  info.bar[WEFT_BAR_HBM] = {options_.hbm_bytes, WEFT_ABI_BAR_RAM, 1};
-  info.bar[WEFT_BAR_MSIX] = {4096, WEFT_ABI_BAR_MSIX, 0};
+  info.bar[WEFT_BAR_REGS] = {WEFT_REGS_SIZE, WEFT_ABI_BAR_MMIO, 0, WEFT_REGS_SIZE - WEFT_DOORBELLS_BASE};
+  info.bar[WEFT_BAR_HBM] = {options_.hbm_bytes, WEFT_ABI_BAR_RAM, 1, 0};
+  info.bar[WEFT_BAR_MSIX] = {4096, WEFT_ABI_BAR_MSIX, 0, 0};
   info.name = "weft";
-  std::memcpy(&out, &info, info.size);
 }
 
 int Device::attach_ram(std::uint32_t bar, void* base, std::uint64_t bytes) {

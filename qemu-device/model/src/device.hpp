@@ -41,7 +41,7 @@ class Device final : private NicHost {
   Device& operator=(const Device&) = delete;
 
   // As weft_abi_model has them.
-  void info(weft_abi_info& out) const;
+  void info(weft_abi_info& info) const;
   int attach_ram(std::uint32_t bar, void* base, std::uint64_t bytes);
   std::uint64_t region_read(std::uint32_t bar, std::uint64_t offset, std::uint32_t bytes);
   void region_write(std::uint32_t bar, std::uint64_t offset, std::uint64_t value, std::uint32_t bytes);

@@ -48,13 +48,11 @@ struct Machine {
 
   weft_engine_host host() {
     weft_engine_host h{};
-    h.size = sizeof(h);
-    h.version = WEFT_ENGINE_VERSION;
     h.opaque = this;
     h.clock_ns = [](void*) {
       return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / 1ns);
     };
-    h.dma_map = [](void* o, uint64_t iova, size_t* bytes, weft_abi_dir, weft_engine_target* target) -> void* {
+    h.dma_map = [](void* o, uint64_t iova, size_t* bytes, weft_abi_dir, weft_abi_target* target) -> void* {
       auto& m = *static_cast<Machine*>(o);
       const auto inside = [&](std::vector<std::byte>& memory, uint64_t base) -> std::byte* {
         if (iova < base || iova - base >= memory.size()) return nullptr;
@@ -62,10 +60,10 @@ struct Machine {
         return memory.data() + (iova - base);
       };
       std::byte* p = inside(m.ram, 0x10000);
-      *target = WEFT_ENGINE_GUEST_RAM;
+      *target = WEFT_ABI_TARGET_RAM;
       if (p == nullptr) {
         p = inside(m.peer, 0x100000);
-        *target = WEFT_ENGINE_DEVICE_MEMORY;
+        *target = WEFT_ABI_TARGET_DEVICE;
       }
       if (p != nullptr) ++m.mapped;
       return p;
@@ -76,6 +74,9 @@ struct Machine {
       m.used += done;
     };
     h.irq = [](void* o, uint32_t vector) { ++static_cast<Machine*>(o)->irqs[vector]; };
+    h.irq_clear = [](void* o) {
+      for (auto& n : static_cast<Machine*>(o)->irqs) n = 0;
+    };
     h.log = [](void* o, weft_abi_log_level, const char* text) {
       auto& m = *static_cast<Machine*>(o);
       std::lock_guard guard(m.mutex);
@@ -108,7 +109,6 @@ struct Device {
     for (const auto& [key, value] : options) list.push_back({key, value});
     const weft_engine_host host = machine->host();
     weft_engine_config config{};
-    config.size = sizeof(config);
     config.options = static_cast<uint32_t>(list.size());
     config.option = list.data();
     config.model = toy_model_entry(WEFT_ABI_VERSION);
@@ -459,6 +459,22 @@ TEST(EngineLinks, ModelHearsOfStationsThatAreGoneAndBack) {
   EXPECT_TRUE(eventually([&] { return d.read(TOY_GONE) == 0x010202000000ab02; })) << std::hex << d.read(TOY_GONE);
 }
 
+TEST(EngineLinks, ALongNameKeepsThePortsNumber) {
+  Device d(Options{{"links", "2"}}, nullptr, "a-serial-number-of-31-characters");
+  d.start();
+  for (std::uint32_t link = 0; link < 2; ++link) {
+    auto [near, far] = weft::fabric::socket_pair();
+    ASSERT_EQ(weft_engine_link_fd(d.engine, link, ::dup(near.get())), 0);
+    Silent owner;
+    weft::fabric::SocketLink port(std::move(far), owner, {.name = "switch"});
+    ASSERT_TRUE(eventually([&] {
+      port.readable();
+      return port.up();
+    }));
+    EXPECT_EQ(port.peer_name(), "a-serial-number-of-31-charactp" + std::to_string(link));
+  }
+}
+
 // ---- Life
 
 TEST(Engine, ThreadBeginsAndEndsOnce) {
@@ -518,6 +534,45 @@ TEST(Engine, ResetForgetsWritesThatWait) {
   EXPECT_EQ(d.ram[100], std::byte{1});
   EXPECT_EQ(weft_engine_reset(d.engine, WEFT_ABI_RESET_COLD), 0);
   EXPECT_EQ(d.ram[100], std::byte{0});
+}
+
+TEST(Engine, ResetForgetsInterruptsBeforeItAndKeepsItsOwn) {
+  Device d(Options{{"raise", "1"}});
+  d.start();
+  d.write(TOY_IRQ, 3);
+  ASSERT_TRUE(eventually([&] { return d.machine->irqs[3] == 1; }));
+  EXPECT_EQ(weft_engine_reset(d.engine, WEFT_ABI_RESET_FLR), 0);
+  EXPECT_EQ(d.machine->irqs[3], 0);
+  EXPECT_EQ(d.machine->irqs[1], 1);
+}
+
+TEST(Engine, WriteOnlyRegistersAreReadWithoutTheModel) {
+  Device d;
+  d.write(TOY_SEQUENCE, 1);  // waits in the queue
+  const std::uint64_t reads = d.counters().reads;
+  EXPECT_EQ(weft_engine_read(d.engine, 0, TOY_WRITE_ONLY, 8), 0u);
+  EXPECT_EQ(weft_engine_read(d.engine, 0, 4092, 4), 0u);
+  EXPECT_EQ(d.counters().reads, reads);
+  EXPECT_EQ(d.read(TOY_SEQUENCE), 1u);
+}
+
+TEST(Engine, AModelThatThrowsIsDeadUntilItIsReset) {
+  Device d({}, nullptr, "n0d0");
+  d.start();
+  d.write(TOY_THROW, 1);
+  EXPECT_EQ(d.read(TOY_MAGIC), ~std::uint64_t{0});
+  d.write(TOY_SCRATCH, 3);
+  EXPECT_EQ(d.read(TOY_SCRATCH), ~std::uint64_t{0});
+  EXPECT_EQ(weft_engine_reset(d.engine, WEFT_ABI_RESET_FLR), 0);
+  EXPECT_EQ(d.read(TOY_MAGIC), 0x594f54u);
+  std::lock_guard guard(d.machine->mutex);
+  EXPECT_EQ(d.machine->log, std::vector<std::string>{"n0d0: model_exception"});
+}
+
+TEST(Engine, PayloadByReferenceIsRefusedByName) {
+  Device d(kLinked);
+  d.write(TOY_SEND_REF, 4096);
+  EXPECT_EQ(d.read(TOY_DMA_ERROR), static_cast<std::uint64_t>(EOPNOTSUPP));
 }
 
 TEST(Engine, DiscardedMemoryReadsAsZero) {
@@ -593,7 +648,6 @@ int create_with(const weft_abi_model* model, const weft_abi_option* option, std:
   Machine m;
   const weft_engine_host host = m.host();
   weft_engine_config config{};
-  config.size = sizeof(config);
   config.model = model;
   config.host = &host;
   config.option = option;

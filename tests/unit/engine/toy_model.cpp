@@ -8,11 +8,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
+
+#include "weft/abi/model.hpp"
 
 namespace {
 
-struct Toy {
+// What a device of one's own takes: the members of weft::abi::Model that it needs, info() and reset(), and one line at
+// the end that makes the table.
+struct Toy : weft::abi::Model {
   weft_abi_host host{};
   unsigned links = 0;
   uint64_t ram_bytes = 1 << 20;
@@ -22,12 +29,24 @@ struct Toy {
   uint64_t scratch = 0, sequence = 0, sequence_errors = 0, steps = 0, busy = 0;
   uint64_t dma_addr = 0, dma_bytes = 0, dma_go = 0, dma_done = 0, dma_error = 0;
   bool irq_pending = false;
-  uint64_t irq = 0, deadline = UINT64_MAX, fired = 0, send_left = 0, sent = 0, received = 0, bad = 0, up = 0;
+  uint64_t irq = 0, deadline = 0, fired = 0, send_left = 0, sent = 0, received = 0, bad = 0, up = 0;
   uint64_t gone = 0;  // see TOY_GONE
   uint64_t stepper = 0, log = 0;
   uint32_t cold = 0, flr = 0;
   std::array<uint32_t, 8> credit_due{};
-  bool quiesced = false;
+  bool quiesced = false, raise = false;
+
+  void info(weft_abi_info& info) const;
+  int attach_ram(uint32_t bar, void* base, uint64_t bytes);
+  uint64_t region_read(uint32_t bar, uint64_t offset, uint32_t bytes) const;
+  void region_write(uint32_t bar, uint64_t offset, uint64_t value, uint32_t bytes);
+  int reset(weft_abi_reset kind);
+  int quiesce();
+  int resume();
+  int link_receive(uint32_t link, uint32_t cls, std::span<const std::byte> frame);
+  void link_state(uint32_t link, bool up);
+  void link_station(uint32_t link, std::span<const uint8_t, 6> mac, bool up);
+  weft_abi_step step(uint32_t budget);
 };
 
 uint64_t length_of(uint64_t n) { return 64 + n % 1400; }
@@ -38,54 +57,53 @@ void fill(std::vector<unsigned char>& frame, uint64_t n) {
   for (size_t i = sizeof(n); i < frame.size(); ++i) frame[i] = static_cast<unsigned char>(n * 31 + i);
 }
 
-int create(const weft_abi_host* host, const weft_abi_config* config, void** model, char* message, size_t room) {
-  Toy toy;
-  toy.host = *host;
-  for (uint32_t i = 0; i < config->options; ++i) {
-    const auto& o = config->option[i];
+std::unique_ptr<Toy> make(const weft_abi_host& host, const weft_abi_config& config) {
+  auto toy = std::make_unique<Toy>();
+  toy->host = host;
+  for (uint32_t i = 0; i < config.options; ++i) {
+    const auto& o = config.option[i];
     if (std::strcmp(o.key, "links") == 0) {
-      toy.links = static_cast<unsigned>(std::atoi(o.value));
+      toy->links = static_cast<unsigned>(std::atoi(o.value));
     } else if (std::strcmp(o.key, "ram") == 0) {
-      toy.ram_bytes = std::strtoull(o.value, nullptr, 0);
+      toy->ram_bytes = std::strtoull(o.value, nullptr, 0);
     } else if (std::strcmp(o.key, "hold") == 0) {
-      toy.hold = o.value[0] == '1';
+      toy->hold = o.value[0] == '1';
+    } else if (std::strcmp(o.key, "raise") == 0) {
+      toy->raise = o.value[0] == '1';
     } else {
-      if (message) std::snprintf(message, room, "toy: no option %s", o.key);
-      return -EINVAL;
+      throw std::invalid_argument(std::string("toy: no option ") + o.key);
     }
   }
-  *model = new Toy(toy);
-  return 0;
+  return toy;
 }
 
-void destroy(void* model) { delete static_cast<Toy*>(model); }
-
-void info(void* model, weft_abi_info* info) {
-  const Toy& t = *static_cast<Toy*>(model);
-  info->links = t.links;
-  info->vendor = 0x1af4;
-  info->device = 0x10ff;
-  info->subsystem_vendor = 0x1af4;
-  info->subsystem = 0x7077;
-  info->class_code = 0x1200;
-  info->revision = 3;
-  info->vectors = 4;
-  info->frame_max = 1518;
-  info->bar[0] = {4096, WEFT_ABI_BAR_MMIO, 0};
-  info->bar[2] = {t.ram_bytes, WEFT_ABI_BAR_RAM, 1};
-  info->bar[4] = {4096, WEFT_ABI_BAR_MSIX, 0};
-  info->name = "toy";
+void Toy::info(weft_abi_info& info) const {
+  const Toy& t = *this;
+  info.links = t.links;
+  info.vendor = 0x1af4;
+  info.device = 0x10ff;
+  info.subsystem_vendor = 0x1af4;
+  info.subsystem = 0x7077;
+  info.class_code = 0x1200;
+  info.revision = 3;
+  info.vectors = 4;
+  info.frame_max = 1518;
+  info.bar[0] = {4096, WEFT_ABI_BAR_MMIO, 0, 4096 - TOY_WRITE_ONLY};
+  info.bar[2] = {t.ram_bytes, WEFT_ABI_BAR_RAM, 1, 0};
+  info.bar[4] = {4096, WEFT_ABI_BAR_MSIX, 0, 0};
+  info.name = "toy";
 }
 
-int attach_ram(void* model, uint32_t bar, void* base, uint64_t) {
+int Toy::attach_ram(uint32_t bar, void* base, uint64_t) {
   if (bar != 2) return -EINVAL;
-  static_cast<Toy*>(model)->ram = static_cast<std::byte*>(base);
+  ram = static_cast<std::byte*>(base);
   return 0;
 }
 
-uint64_t region_read(void* model, uint32_t bar, uint64_t offset, uint32_t bytes) {
-  const Toy& t = *static_cast<Toy*>(model);
+uint64_t Toy::region_read(uint32_t bar, uint64_t offset, uint32_t bytes) const {
+  const Toy& t = *this;
   if (bar != 0) return 0;
+  if (offset >= TOY_WRITE_ONLY) std::abort();  // the host must not ask
   const auto value = [&]() -> uint64_t {
     switch (offset & ~7ull) {
       case TOY_MAGIC:
@@ -126,8 +144,8 @@ uint64_t region_read(void* model, uint32_t bar, uint64_t offset, uint32_t bytes)
   return bytes == 8 ? shifted : shifted & ((1ull << (bytes * 8)) - 1);
 }
 
-void region_write(void* model, uint32_t bar, uint64_t offset, uint64_t value, uint32_t) {
-  Toy& t = *static_cast<Toy*>(model);
+void Toy::region_write(uint32_t bar, uint64_t offset, uint64_t value, uint32_t) {
+  Toy& t = *this;
   if (bar != 0) return;
   switch (offset) {
     case TOY_SCRATCH:
@@ -162,6 +180,14 @@ void region_write(void* model, uint32_t bar, uint64_t offset, uint64_t value, ui
     case TOY_RELEASE:
       t.host.link_credit(t.host.opaque, 0, 0, static_cast<uint32_t>(value));
       return;
+    case TOY_THROW:
+      throw std::runtime_error("told to");
+    case TOY_SEND_REF: {
+      const weft_abi_segment head{this, 14};
+      const weft_abi_ref payload{2, 0, 0, value, 1};
+      t.dma_error = static_cast<uint64_t>(-t.host.link_send_ref(t.host.opaque, 0, 0, &head, 1, &payload));
+      return;
+    }
     case TOY_LOG:
       t.log = value;
       break;
@@ -174,56 +200,51 @@ void region_write(void* model, uint32_t bar, uint64_t offset, uint64_t value, ui
   t.host.wake(t.host.opaque);
 }
 
-int reset(void* model, weft_abi_reset kind) {
-  Toy& t = *static_cast<Toy*>(model);
+int Toy::reset(weft_abi_reset kind) {
+  Toy& t = *this;
   const Toy old = t;
   t = Toy{};
   t.host = old.host;
   t.links = old.links;
   t.ram_bytes = old.ram_bytes;
   t.hold = old.hold;
+  t.raise = old.raise;
   t.ram = old.ram;
   t.up = old.up;
   t.cold = old.cold + (kind == WEFT_ABI_RESET_COLD);
   t.flr = old.flr + (kind == WEFT_ABI_RESET_FLR);
+  if (raise) host.irq(host.opaque, 1);
   return 0;
 }
 
-int quiesce(void* model) {
-  static_cast<Toy*>(model)->quiesced = true;
+int Toy::quiesce() {
+  quiesced = true;
   return 0;
 }
-int resume(void* model) {
-  static_cast<Toy*>(model)->quiesced = false;
+int Toy::resume() {
+  quiesced = false;
   return 0;
 }
 
-int link_receive(void* model, uint32_t link, uint32_t, const void* frame, size_t bytes) {
-  Toy& t = *static_cast<Toy*>(model);
+int Toy::link_receive(uint32_t link, uint32_t, std::span<const std::byte> frame) {
   std::vector<unsigned char> want;
-  fill(want, t.received);
-  if (bytes != want.size() || std::memcmp(want.data(), frame, bytes) != 0) ++t.bad;
-  ++t.received;
-  if (!t.hold) ++t.credit_due[link];
+  fill(want, received);
+  if (frame.size() != want.size() || std::memcmp(want.data(), frame.data(), want.size()) != 0) ++bad;
+  ++received;
+  if (!hold) ++credit_due[link];
   return 0;
 }
 
-void link_ready(void*, uint32_t, uint32_t) {}
-void link_pause(void*, uint32_t, uint32_t, int) {}
-void link_state(void* model, uint32_t link, int up) {
-  Toy& t = *static_cast<Toy*>(model);
-  t.up = up ? t.up | 1ull << link : t.up & ~(1ull << link);
-}
+void Toy::link_state(uint32_t link, bool is_up) { up = is_up ? up | 1ull << link : up & ~(1ull << link); }
 
-void link_station(void* model, uint32_t, const uint8_t mac[6], int up) {
-  Toy& t = *static_cast<Toy*>(model);
+void Toy::link_station(uint32_t, std::span<const uint8_t, 6> mac, bool is_up) {
   uint64_t address = 0;
-  for (int i = 0; i < 6; ++i) address = address << 8 | mac[i];
-  t.gone = ((t.gone >> 48) + (up ? 0x100 : 1)) << 48 | address;
+  for (const uint8_t byte : mac) address = address << 8 | byte;
+  gone = ((gone >> 48) + (is_up ? 0x100 : 1)) << 48 | address;
 }
 
-weft_abi_step step(void* model, uint32_t budget) {
-  Toy& t = *static_cast<Toy*>(model);
+weft_abi_step Toy::step(uint32_t budget) {
+  Toy& t = *this;
   const weft_abi_host& h = t.host;
   if (t.quiesced) std::abort();  // the host broke its promise
   ++t.steps;
@@ -252,8 +273,8 @@ weft_abi_step step(void* model, uint32_t budget) {
     t.irq_pending = false;
     h.irq(h.opaque, static_cast<uint32_t>(t.irq));
   }
-  if (t.deadline <= h.clock_ns(h.opaque)) {
-    t.deadline = UINT64_MAX;
+  if (t.deadline != 0 && t.deadline <= h.clock_ns(h.opaque)) {
+    t.deadline = 0;
     ++t.fired;
   }
   for (; t.log > 0; --t.log) h.log(h.opaque, WEFT_ABI_LOG_WARNING, "toy_warning", &t.log, 1);
@@ -273,28 +294,7 @@ weft_abi_step step(void* model, uint32_t budget) {
   return {t.busy || (t.send_left > 0 && !blocked) ? 1u : 0u, 0, t.deadline};
 }
 
-const weft_abi_model kModel = {
-    .size = sizeof(weft_abi_model),
-    .version = WEFT_ABI_VERSION,
-    .create = create,
-    .destroy = destroy,
-    .info = info,
-    .attach_ram = attach_ram,
-    .region_read = region_read,
-    .region_write = region_write,
-    .dma_map = nullptr,
-    .dma_unmap = nullptr,
-    .reset = reset,
-    .quiesce = quiesce,
-    .resume = resume,
-    .link_receive = link_receive,
-    .link_ready = link_ready,
-    .link_pause = link_pause,
-    .link_state = link_state,
-    .link_station = link_station,
-    .step = step,
-    .fault = nullptr,
-};
+constexpr weft_abi_model kModel = weft::abi::model_of<Toy, make>();
 
 }  // namespace
 

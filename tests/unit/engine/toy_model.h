@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Options: links=0..8 (0), ram=BYTES (1 MiB), hold=1 keeps frames until TOY_RELEASE. */
+/* Options: links=0..8 (0), ram=BYTES (1 MiB), hold=1 keeps frames until TOY_RELEASE, raise=1 sends vector 1 in reset().
+ */
 
 #define TOY_MAGIC 0x00 /* 0x594f54 "TOY" */
 #define TOY_SCRATCH 0x08
@@ -36,6 +37,9 @@ extern "C" {
 #define TOY_LOG 0xb0        /* log so many warnings in step() */
 #define TOY_GONE 0xc0       /* low 48 bits: the last station that was gone or back; then 8 bits: gone so far, 8: back */
 #define TOY_DISCARD 0xb8    /* ram_discard of TOY_DMA_BYTES bytes at this offset; result in TOY_DMA_ERROR */
+#define TOY_THROW 0xc8      /* the write throws */
+#define TOY_SEND_REF 0xd0   /* link_send_ref of so many bytes; result in TOY_DMA_ERROR */
+#define TOY_WRITE_ONLY 0xc00 /* from here to the end */
 
 const struct weft_abi_model* toy_model_entry(uint32_t version);
 

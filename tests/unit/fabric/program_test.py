@@ -190,6 +190,25 @@ class FabricProgram(unittest.TestCase):
         self.assertTrue(self.command("link net0 down")["ok"])
         self.assertEqual(c.receive(), (STATION, 0, bytes([2, 0, 0, 0, 0, 1, 0, 0])))
 
+    def test_a_reordered_frame_that_nobody_passes_goes_on(self):
+        a, c = self.port(Netdev), self.port(Weft, "n0d0p0")
+        self.await_ports("net0", "n0d0p0")
+        self.assertTrue(self.command("plan reorder=1 seed=1")["ok"])
+        c.send(frame(9, 3, b"alone"))
+        self.assertEqual(a.receive(), frame(9, 3, b"alone"))
+        self.assertEqual(self.await_stats(lambda rows: True)["n0d0p0"]["reordered"], 1)
+
+    def test_much_goes_through_a_netdev_that_reads_slowly(self):
+        a, c = self.port(Netdev), self.port(Weft, "n0d0p0")
+        a.send(frame(9, 1, b"here"))
+        c.receive_frame()
+        big = frame(1, 3, b"x" * 9000)
+        for lap in range(3):
+            for number in range(300):
+                c.send(big + b"%6d" % (300 * lap + number))
+            for number in range(300):
+                self.assertEqual(a.receive(), big + b"%6d" % (300 * lap + number))
+
     def test_bad_commands_say_why(self):
         for line, why in (("plan loss=2", "probability"), ("plan x=1", "no x"), ("link nobody up", "no port nobody"),
                           ("dance", "commands:"), ("capture start /nonexistent/x", "cannot write")):

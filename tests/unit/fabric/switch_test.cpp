@@ -467,6 +467,10 @@ TEST(Switch, ReordersDuplicatesAndCorrupts) {
   });
   EXPECT_GT(changed, 0);
   EXPECT_EQ(b.links[0]->released + held, n);
+  b.sw.release_reordered();  // nothing comes that could pass it
+  EXPECT_FALSE(b.sw.holds_reordered());
+  EXPECT_EQ(b.links[1]->sent.size(), n + c.duplicated);
+  EXPECT_EQ(b.links[0]->released, n);
 }
 
 }  // namespace

@@ -73,8 +73,8 @@ const weft_abi_model kToy = {
           info->links = 1;
           info->vectors = 2;
           info->frame_max = 9000;
-          info->bar[0] = {4096, WEFT_ABI_BAR_MMIO, 0};
-          info->bar[2] = {1 << 20, WEFT_ABI_BAR_RAM, 1};
+          info->bar[0] = {4096, WEFT_ABI_BAR_MMIO, 0, 0};
+          info->bar[2] = {1 << 20, WEFT_ABI_BAR_RAM, 1, 0};
           info->name = "toy";
         },
     .attach_ram =
@@ -103,8 +103,6 @@ const weft_abi_model kToy = {
           toy.requests.push_back(value);
           toy.host.wake(toy.host.opaque);
         },
-    .dma_map = nullptr,
-    .dma_unmap = nullptr,
     .reset = [](void*, weft_abi_reset) { return 0; },
     .quiesce = [](void*) { return 0; },
     .resume = [](void*) { return 0; },
@@ -121,6 +119,8 @@ const weft_abi_model kToy = {
     .link_pause = [](void*, std::uint32_t, std::uint32_t, int) {},
     .link_state = [](void* model, std::uint32_t, int up) { of(model).up = up != 0; },
     .link_station = nullptr,
+    .link_receive_ref = nullptr,
+    .link_ref_done = nullptr,
     .step = step,
     .fault = nullptr,
 };

@@ -8,17 +8,28 @@
  *
  * Rules
  *  - A model is passive: no threads, no clock, no files, no globals. All calls into one model are serialised by the
- *    host; a model never blocks. A host callback may be called only while the host is inside one of the model's
- *    functions, and never calls back into the model.
- *  - Work is done in step(); all other calls only take notes and return at once (register reads excepted). After a
- *    call that leaves work behind, the model calls wake().
- *  - Calls return 0 or a negative errno value. Structures start with their size; a callee ignores what a shorter
- *    caller does not have and refuses a version that it does not know.
+ *    host, which may make them from different threads; a model never blocks. A host callback may be called only while
+ *    the host is inside one of the model's functions, and never calls back into the model.
+ *  - Every call does bounded work, since others wait for its end (a register read with QEMU's big lock held): step()
+ *    about `budget` bytes, link_receive() one frame, every other call less than a step. DMA, interrupts and link_send()
+ *    are allowed in all calls except create(), destroy(), info() and attach_ram().
+ *  - After a call that leaves work behind, the model calls wake(). Some hosts step after any call; do not rely on it.
+ *  - Calls return 0 or a negative errno value, and throw nothing. Versions and structure sizes must be equal on both
+ *    sides; structures that cross start with their size.
  *  - Everything that comes from the guest or a link is untrusted: the model bounds it.
+ *
+ * Optional. In a model, NULL stands for the behaviour in brackets: attach_ram [no RAM BAR], link_receive, link_ready
+ * and link_state [no links], link_pause [a paused link gives no credit, nothing else], link_station [not told],
+ * link_receive_ref and link_ref_done [frames by reference are copied into one piece], fault [-ENOENT]. In a host:
+ * dma_target [unknown], ram_discard may give -ENOTSUP, link_send_ref -EOPNOTSUPP. All else is required.
+ *
+ * Not in this version: INTx, PCI capabilities other than PCIe, MSI-X and FLR (power management, AER), and a way to save
+ * and load a device's state (migration is refused).
  */
 #ifndef WEFT_ABI_MODEL_H
 #define WEFT_ABI_MODEL_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,11 +52,12 @@ struct weft_abi_bar {
 	uint64_t size; /* bytes, a power of two */
 	uint32_t kind;
 	uint32_t prefetch; /* 1: 64-bit prefetchable */
+	uint64_t write_only; /* MMIO: bytes at its end that only take writes; the host reads them as 0 without a call */
 };
 
 /** What a model is, told after create(). */
 struct weft_abi_info {
-	uint32_t size; /* of this structure, set by the host */
+	uint32_t size; /* of this structure; the host sets it and clears the rest */
 	uint32_t links; /* Ethernet links */
 	uint16_t vendor, device, subsystem_vendor, subsystem;
 	uint32_t class_code; /* base class << 8 | subclass */
@@ -99,6 +111,22 @@ struct weft_abi_segment {
 	size_t length;
 };
 
+/** Payload in a model's own RAM BAR that a frame names instead of carrying it. */
+struct weft_abi_ref {
+	uint32_t bar;
+	uint32_t reserved; /* 0 */
+	uint64_t offset;
+	uint64_t bytes;
+	uint64_t cookie; /* comes back in link_ref_done() */
+};
+
+/** The same as its receiver sees it: readable until the receiver's link_ref_done(). The sender may change it meanwhile. */
+struct weft_abi_ref_view {
+	const void *base;
+	uint64_t bytes;
+	uint64_t cookie;
+};
+
 enum weft_abi_log_level {
 	WEFT_ABI_LOG_ERROR = 3,
 	WEFT_ABI_LOG_WARNING = 4, /* a guest's mistake */
@@ -142,7 +170,7 @@ struct weft_abi_host {
 			 uint32_t segments);
 	/** `frames` frames of link_receive() have left the model's buffers: the sender may send as many more. */
 	void (*link_credit)(void *opaque, uint32_t link, uint32_t cls, uint32_t frames);
-	/** Ask the peer to stop or go on with class `cls` (PFC). */
+	/** Ask the peer to stop or go on with class `cls` (IEEE 802.1Q priority flow control), for lossless classes. */
 	void (*link_pause)(void *opaque, uint32_t link, uint32_t cls, int stop);
 
 	/** Contents of RAM BAR `bar` in the range are not needed any more and read as zero from now on. -ENOTSUP: do it by hand. */
@@ -152,8 +180,18 @@ struct weft_abi_host {
 	void (*log)(void *opaque, enum weft_abi_log_level level, const char *event, const uint64_t *value,
 		    uint32_t values);
 
-	/** Whose memory is at `iova` (enum weft_abi_target)? -EFAULT: nobody's. Added later: NULL or absent in older hosts. */
+	/** Whose memory is at `iova` (enum weft_abi_target)? -EFAULT: nobody's. */
 	int (*dma_target)(void *opaque, uint64_t iova);
+
+	/**
+	 * As link_send(), with payload by reference behind `segment`s of headers. It must not change in meaning until
+	 * the model's link_ref_done(). -EOPNOTSUPP: this link carries no references (a capture, an impairment, a netdev
+	 * or another host is in the way, or the host cannot): use link_send().
+	 */
+	int (*link_send_ref)(void *opaque, uint32_t link, uint32_t cls, const struct weft_abi_segment *segment,
+			     uint32_t segments, const struct weft_abi_ref *payload);
+	/** The payload of a frame of link_receive_ref() is not needed any more. */
+	void (*link_ref_done)(void *opaque, uint32_t link, uint64_t cookie);
 };
 
 enum weft_abi_reset {
@@ -165,7 +203,7 @@ enum weft_abi_reset {
 struct weft_abi_step {
 	uint32_t more; /* 1: call step() again at once */
 	uint32_t reserved;
-	uint64_t deadline_ns; /* call step() again at this time of clock_ns(); UINT64_MAX: only after wake() */
+	uint64_t deadline_ns; /* call step() again at this time of clock_ns(); 0 or UINT64_MAX: only after wake() */
 };
 
 /** What a model offers. `model` is what create() made. */
@@ -185,10 +223,6 @@ struct weft_abi_model {
 	uint64_t (*region_read)(void *model, uint32_t bar, uint64_t offset, uint32_t bytes);
 	void (*region_write)(void *model, uint32_t bar, uint64_t offset, uint64_t value, uint32_t bytes);
 
-	/** Bus memory came or went (hosts that know it; QEMU's front end does not call them). `base` NULL: not direct. */
-	void (*dma_map)(void *model, uint64_t iova, uint64_t bytes, void *base);
-	void (*dma_unmap)(void *model, uint64_t iova, uint64_t bytes);
-
 	int (*reset)(void *model, enum weft_abi_reset kind);
 	/** Stop: after it step() is not called and nothing is in flight; resume() goes on. */
 	int (*quiesce)(void *model);
@@ -200,19 +234,38 @@ struct weft_abi_model {
 	void (*link_pause)(void *model, uint32_t link, uint32_t cls, int stop);
 	void (*link_state)(void *model, uint32_t link, int up);
 	/**
-	 * Optional, may be NULL. The switch at the other end of `link` says that the station `mac` is gone (`up` 0: its
+	 * The switch at the other end of `link` says that the station `mac` is gone (`up` 0: its
 	 * connection to the switch closed, or its link went down), or that it is back (1). Only the switch can say so. A model
 	 * forgets nothing by itself when it is silent here: a station that stands still is not gone. A port that comes up later
 	 * does not hear what happened before.
 	 */
 	void (*link_station)(void *model, uint32_t link, const uint8_t mac[6], int up);
 
+	/**
+	 * A frame arrived whose payload is by reference: `head` is the frame up to it. The model copies the payload within
+	 * the call or later, and says link_ref_done() to its host. Results as of link_receive().
+	 */
+	int (*link_receive_ref)(void *model, uint32_t link, uint32_t cls, const void *head, size_t head_bytes,
+				const struct weft_abi_ref_view *payload);
+	/** Nobody reads the payload of link_send_ref() any more: the receiver is done with it, or the link went down. */
+	void (*link_ref_done)(void *model, uint32_t link, uint64_t cookie);
+
 	/** Do work of about `budget` bytes, at least one piece of it if there is any. */
 	struct weft_abi_step (*step)(void *model, uint32_t budget);
 
-	/** Plant the fault `name` (optional, may be NULL): see the model's documentation. -ENOENT: unknown. */
+	/** Plant the fault `name`: see the model's documentation. -ENOENT: unknown. */
 	int (*fault)(void *model, const char *name, const uint64_t *value, uint32_t values);
 };
+
+static_assert(sizeof(struct weft_abi_bar) == 24, "BAR");
+static_assert(sizeof(struct weft_abi_info) == 184, "info");
+static_assert(sizeof(struct weft_abi_config) == 16, "config");
+static_assert(sizeof(struct weft_abi_dma_counters) == 72, "counters");
+static_assert(sizeof(struct weft_abi_ref) == 32, "reference");
+static_assert(sizeof(struct weft_abi_ref_view) == 24, "view of a reference");
+static_assert(sizeof(struct weft_abi_step) == 16, "step");
+static_assert(sizeof(struct weft_abi_host) == 152, "host");
+static_assert(sizeof(struct weft_abi_model) == 152, "model");
 
 /** The model in this library, or NULL when it does not speak `version`. */
 const struct weft_abi_model *weft_model_entry(uint32_t version);

@@ -60,6 +60,7 @@ class Device::Port final : public fabric::LinkOwner {
   }
   void on_ready(unsigned cls) override { device_.model_.link_ready(device_.instance_.get(), number_, cls); }
   void on_pause(unsigned cls, bool stop) override {
+    if (device_.model_.link_pause == nullptr) return;
     device_.model_.link_pause(device_.instance_.get(), number_, cls, stop ? 1 : 0);
   }
   void on_state(bool up) override {
@@ -184,6 +185,13 @@ struct Device::Callbacks {
     if (link < device.ports_.size()) device.ports_[link]->end().pause(cls, stop != 0);
   }
 
+  // Payload is copied by the switch in any case.
+  static int link_send_ref(void*, std::uint32_t, std::uint32_t, const weft_abi_segment*, std::uint32_t,
+                           const weft_abi_ref*) {
+    return -EOPNOTSUPP;
+  }
+  static void link_ref_done(void*, std::uint32_t, std::uint64_t) {}
+
   static int ram_discard(void* opaque, std::uint32_t bar, std::uint64_t offset, std::uint64_t bytes) {
     Device& device = of(opaque);
     if (bar >= WEFT_ABI_BARS) return -EINVAL;
@@ -230,6 +238,8 @@ Device::Device(World& world, std::uint32_t number, const weft_abi_model& model, 
       .ram_discard = Callbacks::ram_discard,
       .log = Callbacks::log,
       .dma_target = nullptr,  // no model in the simulator asks
+      .link_send_ref = Callbacks::link_send_ref,
+      .link_ref_done = Callbacks::link_ref_done,
   };
   std::vector<weft_abi_option> pairs;
   for (const auto& [key, value] : options) pairs.push_back({key.c_str(), value.c_str()});
@@ -263,6 +273,7 @@ LinkEnd& Device::link(std::uint32_t port) { return ports_.at(port)->end(); }
 void Device::plug(std::uint32_t port) { ports_.at(port)->on_state(true); }
 
 std::uint64_t Device::read(std::uint32_t bar, std::uint64_t offset, std::uint32_t bytes) {
+  if (bar < WEFT_ABI_BARS && offset >= info_.bar[bar].size - info_.bar[bar].write_only) return 0;
   return model_.region_read(instance_.get(), bar, offset, bytes);
 }
 
@@ -302,7 +313,7 @@ void Device::step(std::uint64_t ticket) {
   const std::uint64_t soon = world_.scheduler.now() + 1;
   if (left.more != 0 || woken_) {
     schedule(soon, false);
-  } else if (left.deadline_ns != UINT64_MAX) {
+  } else if (left.deadline_ns != 0 && left.deadline_ns != UINT64_MAX) {
     schedule(std::max(left.deadline_ns, soon), true);
   }
 }

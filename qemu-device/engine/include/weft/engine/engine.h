@@ -4,11 +4,13 @@
  *
  * One thread a model steps it, drives its Ethernet links, and sleeps when there is nothing to do. Register writes are
  * only queued; a register read first applies the writes before it (PCI's order), then asks the model. A read waits for
- * at most one step.
+ * at most one call into the model; one of write-only registers (struct weft_abi_bar) waits for nothing.
  *
  * Every function may be called from any thread, except that create, start, stop and destroy exclude each other and the
  * rest. The host may hold a lock of its own in all of them: the engine's thread calls the host only through struct
- * weft_engine_host, and none of those functions may wait for that lock.
+ * weft_engine_host, and none of those functions may wait for that lock. README.md has the order of locks.
+ *
+ * Between objects of one program, built together: there is no version.
  */
 #ifndef WEFT_ENGINE_ENGINE_H
 #define WEFT_ENGINE_ENGINE_H
@@ -22,20 +24,10 @@
 extern "C" {
 #endif
 
-#define WEFT_ENGINE_VERSION 1u
-
 struct weft_engine;
-
-/** Where a DMA access goes. */
-enum weft_engine_target {
-	WEFT_ENGINE_GUEST_RAM = 0,
-	WEFT_ENGINE_DEVICE_MEMORY = 1, /* another device's, or its own, through the bus */
-};
 
 /** What the engine needs of its program. `opaque` comes back as the first argument; all but the marked are required. */
 struct weft_engine_host {
-	uint32_t size;
-	uint32_t version; /* WEFT_ENGINE_VERSION */
 	void *opaque;
 
 	/** Device clock, ns, monotonic; may stand still while the engine is quiesced. */
@@ -46,12 +38,14 @@ struct weft_engine_host {
 	 * where there is none or the device may not reach it; accesses with side effects must not happen.
 	 */
 	void *(*dma_map)(void *opaque, uint64_t iova, size_t *bytes, enum weft_abi_dir dir,
-			 enum weft_engine_target *target);
-	/** Give it back; the first `done` bytes were used, 0: none. */
+			 enum weft_abi_target *target);
+	/** Give it back, in the same thread; the first `done` bytes were used, 0: none. */
 	void (*dma_unmap)(void *opaque, void *pointer, size_t bytes, enum weft_abi_dir dir, size_t done);
 
 	/** Send MSI-X message `vector`, below the model's number of vectors. */
 	void (*irq)(void *opaque, uint32_t vector);
+	/** Forget the messages that were sent and not delivered yet: the device is being reset. May be NULL. */
+	void (*irq_clear)(void *opaque);
 
 	/** A line for the log, without line end, already limited in rate. May be NULL. */
 	void (*log)(void *opaque, enum weft_abi_log_level level, const char *text);
@@ -70,12 +64,11 @@ struct weft_engine_host {
 };
 
 struct weft_engine_config {
-	uint32_t size;
 	uint32_t options;
 	const struct weft_abi_option *option; /* for the model */
 	const struct weft_abi_model *model;
 	const struct weft_engine_host *host; /* copied */
-	/** Name of the device on the fabric: its link i is NAMEpi, cut to 31 bytes. NULL: the model's name. */
+	/** Name of the device on the fabric: its link i is NAMEpi, NAME cut so that this fits 31 bytes. NULL: the model's name. */
 	const char *name;
 	/** Path of the switch's UNIX stream socket. NULL or "": links are down until weft_engine_link_fd(). */
 	const char *fabric;
@@ -122,7 +115,7 @@ void weft_engine_destroy(struct weft_engine *engine);
 uint64_t weft_engine_read(struct weft_engine *engine, uint32_t bar, uint64_t offset, uint32_t bytes);
 void weft_engine_write(struct weft_engine *engine, uint32_t bar, uint64_t offset, uint64_t value, uint32_t bytes);
 
-/** Reset. Writes before it that are still queued are forgotten, interrupts after it are the reset device's. */
+/** Reset. Writes and interrupts before it that still wait are forgotten, those after it are the reset device's. */
 int weft_engine_reset(struct weft_engine *engine, enum weft_abi_reset kind);
 /** Stop and go on; each may be called when it is already so. */
 int weft_engine_quiesce(struct weft_engine *engine);

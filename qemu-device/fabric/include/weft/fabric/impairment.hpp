@@ -14,7 +14,7 @@ struct ImpairmentPlan {
   double loss = 0;
   double duplicate = 0;
   double corrupt = 0;  // one byte changed
-  double reorder = 0;  // held until the next frame of the same port passed it
+  double reorder = 0;  // held until the next frame of the same port passed it, or for 10 ms
 
   bool any() const { return loss > 0 || duplicate > 0 || corrupt > 0 || reorder > 0; }
 };

@@ -75,6 +75,9 @@ class Switch {
 
   // From the next frame on; each port's fates start anew.
   void set_plan(const ImpairmentPlan& plan);
+  // Frames that wait for the next one of their port to pass them; whoever has a clock lets them go when none comes.
+  bool holds_reordered() const;
+  void release_reordered();
   // Capture into `capture` (nullptr: stop), with an interface for each port that is or will be there.
   void set_capture(Capture* capture);
 
@@ -87,6 +90,7 @@ class Switch {
     bool gone;   // its port is no more, or its link is down
   };
 
+  void forward_reordered(Port& from);
   void receive(Port& from, unsigned cls, std::span<const std::byte> frame);
   void forward(Port& from, unsigned cls, std::span<const std::byte> frame, bool owes_credit);
   bool learn(Port& from, Address source);  // false: it is another port's
