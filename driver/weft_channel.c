@@ -4,6 +4,7 @@
 #include <linux/log2.h>
 #include <linux/random.h>
 #include <linux/slab.h>
+#include <net/ipv6.h>
 
 #include "weft_dev.h"
 
@@ -17,8 +18,8 @@
 #define WEFT_CHANNEL_RNR_TIMER 12 /* 0.64 ms */
 #define WEFT_CHANNEL_READS 4
 #define WEFT_CHANNEL_HOPS 64
-#define WEFT_PKEY_DEFAULT 0xffff
-#define WEFT_VLAN_NONE 0xffff
+/* Of a port's GID table, as the device makes it. */
+#define WEFT_CHANNEL_GID_IPV6 1
 
 static u8 weft_mtu_of(u32 bytes)
 {
@@ -69,11 +70,7 @@ static int weft_channel_start(struct weft_ctx *ctx, struct weft_channel *channel
 	struct weft_qp_entry qp = {
 		.ctx = cpu_to_le32(ctx->id),
 		.type = WEFT_QP_CHANNEL,
-		.port = channel->port,
-		.pkey = cpu_to_le16(WEFT_PKEY_DEFAULT),
-		.vlan = cpu_to_le16(WEFT_VLAN_NONE),
-		.hop_limit = WEFT_CHANNEL_HOPS,
-		.sq_psn = cpu_to_le32(channel->psn),
+		.av.port = channel->port,
 		.access = cpu_to_le32(WEFT_RIGHT_REMOTE_READ | WEFT_RIGHT_REMOTE_WRITE),
 		.sync_base = cpu_to_le32(channel->sync_base),
 		.sync_count = cpu_to_le32(channel->sync_count),
@@ -92,7 +89,7 @@ static int weft_channel_start(struct weft_ctx *ctx, struct weft_channel *channel
 		return ret;
 	channel->qpn = le32_to_cpu(qp.qpn);
 	qp.state = WEFT_QPS_INIT;
-	ret = weft_cmd_qp_modify(wdev, WEFT_QPM_ACCESS | WEFT_QPM_SYNC, &qp);
+	ret = weft_cmd_qp_modify(wdev, WEFT_QPM_PORT | WEFT_QPM_PKEY | WEFT_QPM_ACCESS | WEFT_QPM_SYNC, &qp);
 	if (ret) {
 		if (weft_cmd_qp_destroy(wdev, ctx->id, channel->qpn))
 			weft_fail(wdev, "a queue pair cannot be ended");
@@ -159,13 +156,11 @@ static int weft_channel_ready(struct weft_ctx *ctx, struct weft_channel *channel
 {
 	const struct drm_weft_endpoint *remote = &args->remote;
 	struct weft_device *wdev = ctx->wdev;
-	struct weft_mbox_port port = {};
 	struct weft_qp_entry qp = {
 		.qpn = cpu_to_le32(channel->qpn),
 		.ctx = cpu_to_le32(ctx->id),
 		.type = WEFT_QP_CHANNEL,
 		.state = WEFT_QPS_RTR,
-		.port = channel->port,
 		.path_mtu = min(channel->mtu, remote->mtu),
 		.timeout = args->timeout ?: WEFT_CHANNEL_TIMEOUT,
 		.retry_cnt = args->retry_cnt ?: WEFT_CHANNEL_RETRY,
@@ -174,23 +169,20 @@ static int weft_channel_ready(struct weft_ctx *ctx, struct weft_channel *channel
 		.dest_qpn = cpu_to_le32(remote->qpn),
 		.sq_psn = cpu_to_le32(channel->psn),
 		.rq_psn = cpu_to_le32(remote->psn),
-		.pkey = cpu_to_le16(WEFT_PKEY_DEFAULT),
-		.vlan = cpu_to_le16(WEFT_VLAN_NONE),
-		.hop_limit = WEFT_CHANNEL_HOPS,
+		.av.port = channel->port,
+		.av.hop_limit = WEFT_CHANNEL_HOPS,
 		.max_rd_atomic = WEFT_CHANNEL_READS,
 		.max_dest_rd_atomic = WEFT_CHANNEL_READS,
 	};
 	int ret;
 
-	ret = weft_cmd_port_get(wdev, channel->port, &port);
-	if (ret)
-		return ret;
-	weft_port_gid(&port, qp.sgid);
-	memcpy(qp.dgid, remote->gid, sizeof(qp.dgid));
-	memcpy(qp.dmac, remote->mac, sizeof(qp.dmac));
+	memcpy(qp.av.dgid, remote->gid, sizeof(qp.av.dgid));
+	memcpy(qp.av.dmac, remote->mac, sizeof(qp.av.dmac));
+	if (!ipv6_addr_v4mapped((const struct in6_addr *)remote->gid))
+		qp.av.sgid_index = WEFT_CHANNEL_GID_IPV6;
 
 	ret = weft_cmd_qp_modify(wdev, WEFT_QPM_PATH | WEFT_QPM_MTU | WEFT_QPM_DEST | WEFT_QPM_RQ_PSN |
-				 WEFT_QPM_RNR_TIMER | WEFT_QPM_RD_ATOMIC, &qp);
+				 WEFT_QPM_RNR_TIMER | WEFT_QPM_DEST_RD_ATOMIC, &qp);
 	if (ret)
 		return ret;
 	qp.state = WEFT_QPS_RTS;

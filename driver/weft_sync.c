@@ -12,8 +12,6 @@
 #define WEFT_WAIT_ITEMS_MAX 64
 /* Should an interrupt be lost: so late at most does a waiter notice. */
 #define WEFT_WAIT_RECHECK_NS (100 * NSEC_PER_MSEC)
-/* An armed value is 32 bits of the counter; farther ahead than this is armed in steps. */
-#define WEFT_ARM_AHEAD_MAX 0x7fffffffull
 
 /**
  * struct weft_waiter - a thread in WAIT
@@ -172,7 +170,7 @@ static void weft_wait_arm(struct weft_ctx *ctx, struct weft_waiter *waiter)
 		u64 now = weft_sync_value(ctx, sync);
 
 		if (now < waiter->item[i].value)
-			writeq(WEFT_DB_PAIR(sync, now + weft_wait_nearest(ctx, sync, now)), page + WEFT_DB_ARM);
+			writeq(WEFT_DB_ARM_VALUE(sync, now + weft_wait_nearest(ctx, sync, now)), page + WEFT_DB_ARM);
 	}
 	spin_unlock(&ctx->wait_lock);
 }

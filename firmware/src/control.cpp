@@ -7,7 +7,8 @@
 namespace weft::fw {
 namespace {
 
-constexpr char kBoard[sizeof(weft_mbox_identity::board)] = "Weft emulated accelerator";
+constexpr char kAccelerator[sizeof(weft_mbox_identity::board)] = "Weft emulated accelerator";
+constexpr char kNic[sizeof(weft_mbox_identity::board)] = "Weft emulated NIC";
 
 }  // namespace
 
@@ -41,14 +42,9 @@ void Control::start() {
     fail(Fatal::kHwVersion, hw_version);
     return;
   }
-  limits_.ports = io_.read(WEFT_FWIO_PORTS);
-  limits_.contexts = io_.read(WEFT_FWIO_CONTEXTS);
-  limits_.regions = io_.read(WEFT_FWIO_REGIONS);
-  limits_.vectors = io_.read(WEFT_FWIO_VECTORS);
-  limits_.hbm_bytes = io_.read(WEFT_FWIO_HBM_LO);
-  limits_.hbm_bytes |= static_cast<uint64_t>(io_.read(WEFT_FWIO_HBM_HI)) << 32;
-  if (limits_.ports > WEFT_PORTS_MAX || limits_.contexts > WEFT_CONTEXTS_MAX) {
-    fail(Fatal::kGeometry, limits_.ports << 16 | (limits_.contexts & 0xffff));
+  ports_ = io_.read(WEFT_FWIO_PORTS);
+  if (ports_ > WEFT_PORTS_MAX) {
+    fail(Fatal::kGeometry, ports_);
     return;
   }
   for (uint32_t& state : port_state_) state = WEFT_PORT_DOWN;
@@ -134,8 +130,7 @@ Error Control::take_request(uint32_t seq) {
   WEFT_REQUIRE(any ? head.length <= WEFT_MBOX_PAYLOAD : head.length == operation_->request_bytes, WEFT_ERR_MBOX_LENGTH);
   length_ = head.length;
   read_words(io_, WEFT_FWIO_MBOX_REQUEST + sizeof(head), payload_, round_up_to_word(length_));
-  if (operation_->check != nullptr) WEFT_RETURN_IF_ERROR(operation_->check(limits_, payload_));
-  return WEFT_ERR_OK;
+  return check_zero(*operation_, payload_);
 }
 
 // Serves it, or hands it to the tables. On success the payload is the answer's.
@@ -150,10 +145,16 @@ Error Control::execute() {
       identity.fw_version = kVersion;
       identity.fw_build = io_.read(WEFT_FWIO_IMAGE_CRC);
       identity.hw_version = io_.read(WEFT_FWIO_HW_VERSION);
-      identity.ports = limits_.ports;
+      identity.ports = ports_;
+      identity.caps = io_.read(WEFT_FWIO_CAPS);
+      identity.contexts = io_.read(WEFT_FWIO_CONTEXTS);
+      identity.regions = io_.read(WEFT_FWIO_REGIONS);
+      identity.qps = io_.read(WEFT_FWIO_QPS);
+      identity.gids_per_port = WEFT_GIDS_PER_PORT;
       identity.uptime_ms = now_ms_ - start_ms_;
       read_words(io_, WEFT_FWIO_SERIAL, identity.serial, sizeof(identity.serial));
-      __builtin_memcpy(identity.board, kBoard, sizeof(identity.board));
+      __builtin_memcpy(identity.board, (identity.caps & WEFT_CAP_QUEUES) != 0 ? kAccelerator : kNic,
+                       sizeof(identity.board));
       to_payload(payload_, identity);
       return WEFT_ERR_OK;
     }
@@ -221,7 +222,7 @@ bool Control::serve_table() {
 
 bool Control::watch_ports() {
   // A request goes first: it waits for an answer, the watch does not.
-  if (watched_port_ >= limits_.ports || table_user_ != TableUser::kNone) return false;
+  if (watched_port_ >= ports_ || table_user_ != TableUser::kNone) return false;
   weft_mbox_index operand = {};
   operand.index = watched_port_;
   start_table(TableUser::kPortWatch, WEFT_MBOX_PORT_GET, &operand, sizeof(operand));

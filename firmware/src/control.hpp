@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-#include "check.hpp"
 #include "io.hpp"
 #include "log.hpp"
+#include "operations.hpp"
 #include "weft/hw/mbox.h"
 #include "weft/hw/regs.h"
 
@@ -62,7 +62,7 @@ class Control {
 
   Io io_;
   State state_ = State::kStart;
-  Limits limits_;
+  uint32_t ports_ = 0;
   uint64_t start_ms_ = 0;
   uint64_t now_ms_ = 0;
   uint64_t next_tick_ms_ = 0;
@@ -80,7 +80,7 @@ class Control {
   uint64_t table_start_ms_ = 0;
   bool table_slow_ = false;
 
-  uint32_t watched_port_ = WEFT_PORTS_MAX;  // next to look at; at or above limits_.ports: done until the next tick
+  uint32_t watched_port_ = WEFT_PORTS_MAX;  // next to look at; at or above ports_: done until the next tick
   uint32_t port_state_[WEFT_PORTS_MAX] = {};
 
   uint64_t refused_window_ms_ = 0;  // its start

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "contexts.hpp"
 
+#include <algorithm>
 #include <span>
 
 namespace weft::model {
 
 namespace {
 
-constexpr std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
-
-// Serial-number comparison of 32 bits (RFC 1982): a has reached b.
-constexpr bool serial_reached(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) >= 0; }
+// The value that an arm doorbell means: the one nearest to `now` with these low bits, as serial numbers compare
+// (RFC 1982). What lies behind counts as reached.
+constexpr std::uint64_t arm_target(std::uint64_t now, std::uint64_t low) {
+  const std::uint64_t ahead = (low - now) & ((std::uint64_t{1} << WEFT_ARM_VALUE_BITS) - 1);
+  return ahead <= WEFT_ARM_AHEAD_MAX ? now + ahead : now;
+}
 
 }  // namespace
 
@@ -25,6 +28,7 @@ Error Contexts::create(const weft_mbox_ctx& entry) {
     return WEFT_ERR_BAD_FIELD;
   }
   if (entry.shadow % 8 != 0) return WEFT_ERR_BAD_ALIGN;
+  if (entry.shadow > UINT64_MAX - (WEFT_SYNCS_PER_CONTEXT * 8 - 1)) return WEFT_ERR_BAD_RANGE;
   if (contexts_[entry.ctx]) return WEFT_ERR_MBOX_BUSY;
   auto context = std::make_unique<Context>();
   context->vector = entry.vector;
@@ -112,15 +116,12 @@ bool Contexts::ring_signal(std::uint32_t context, std::uint32_t number, std::uin
   return true;
 }
 
-bool Contexts::ring_arm(std::uint32_t context, std::uint32_t number, std::uint32_t target) {
+bool Contexts::ring_arm(std::uint32_t context, std::uint32_t number, std::uint64_t low) {
   if (!valid(context, number)) return false;
   Sync& sync = at(context, number);
-  if (sync.armed == 0) {
-    sync.near = sync.far = target;
-  } else {
-    if (!serial_reached(target, sync.near)) sync.near = target;
-    if (!serial_reached(sync.far, target)) sync.far = target;
-  }
+  const std::uint64_t target = arm_target(sync.value, low);
+  sync.near = sync.armed == 0 ? target : std::min(sync.near, target);
+  sync.far = sync.armed == 0 ? target : std::max(sync.far, target);
   if (sync.armed < 3) ++sync.armed;
   if (!sync.touched.is_linked()) touched_.push_back(sync);
   return true;
@@ -140,16 +141,16 @@ void Contexts::react(Sync& sync) {
     sync.waiters.pop_front();
     waiter.reached();
   }
-  if (sync.armed != 0 && serial_reached(low(sync.value), sync.near)) {
+  if (sync.armed != 0 && sync.value >= sync.near) {
     interrupts_.raise(contexts_[sync.context]->vector);
-    if (serial_reached(low(sync.value), sync.far)) {
+    if (sync.value >= sync.far) {
       sync.armed = 0;
     } else if (sync.armed == 2) {
       sync.armed = 1;
       sync.near = sync.far;
     } else {
       // More than two targets were asked for and only the ends are kept: tell of each change until the last is reached.
-      sync.near = low(sync.value) + 1;
+      sync.near = sync.value + 1;
     }
   }
   if (sync.notify && !sync.dirty.is_linked()) dirty_.push_back(sync);

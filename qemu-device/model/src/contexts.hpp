@@ -65,7 +65,8 @@ class Contexts {
 
   // Doorbells: take a note; settle() does what follows from it. False: no such sync object.
   bool ring_signal(std::uint32_t context, std::uint32_t sync, std::uint32_t add);
-  bool ring_arm(std::uint32_t context, std::uint32_t sync, std::uint32_t target);
+  // `target`: the low WEFT_ARM_VALUE_BITS bits of a value.
+  bool ring_arm(std::uint32_t context, std::uint32_t sync, std::uint64_t target);
   void settle();
   bool unsettled() const { return !touched_.empty(); }
 
@@ -97,10 +98,10 @@ class Contexts {
     std::uint16_t context = 0;
     std::uint16_t number = 0;
     bool notify = false;
-    // Armed for `near` (low 32 bits); `armed` - 1 further targets lie up to `far`.
+    // Armed for `near`; `armed` - 1 further targets lie up to `far`.
     std::uint32_t armed = 0;
-    std::uint32_t near = 0;
-    std::uint32_t far = 0;
+    std::uint64_t near = 0;
+    std::uint64_t far = 0;
     LinkedList<Waiter, &Waiter::hook> waiters;  // ascending
     Hook touched;
     Hook dirty;

@@ -47,7 +47,7 @@ void ControlCore::start() {
 
 void ControlCore::step() {
   if (boot_wanted_) start();
-  if (port_.table_busy()) port_.advance_table(kTableBytes);
+  port_.begin_step();
   if (!firmware_) return;
   const std::uint64_t now = host_.now_ns();
   if (now >= tick_ns_) {

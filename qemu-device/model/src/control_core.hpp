@@ -42,7 +42,6 @@ class ControlCore {
   static constexpr std::uint32_t kInstructions = 8192;  // a step
   static constexpr std::uint64_t kTickNs = 100'000'000;
   static constexpr std::uint64_t kSilenceNs = 5'000'000'000;  // from BOOT to the firmware's report
-  static constexpr std::uint64_t kTableBytes = 1024 * 1024;   // of a long table operation, a step
 
   void start();
   void fail(weft_boot_error error, std::uint32_t detail);

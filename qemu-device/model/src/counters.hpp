@@ -39,6 +39,14 @@ class Counters {
         return add(WEFT_CTR_err_bad_channel);
       case WEFT_ERR_DMA:
         return add(WEFT_CTR_err_dma);
+      case WEFT_ERR_BAD_PD:
+        return add(WEFT_CTR_err_bad_pd);
+      case WEFT_ERR_KEY_INVALID:
+        return add(WEFT_CTR_err_key_invalid);
+      case WEFT_ERR_BAD_GID:
+        return add(WEFT_CTR_err_bad_gid);
+      case WEFT_ERR_UNSUPPORTED:
+        return add(WEFT_CTR_err_unsupported);
       default:
         return add(WEFT_CTR_err_other);
     }

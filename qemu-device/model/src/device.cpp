@@ -19,6 +19,7 @@ DeviceFacts facts_of(const Options& options, std::uint32_t queue_pairs) {
   facts.ports = options.ports;
   facts.queue_pairs = queue_pairs;
   facts.hbm_bytes = options.hbm_bytes;
+  if (options.accelerator) facts.caps = WEFT_CAP_QUEUES | WEFT_CAP_REDUCE | WEFT_CAP_CHANNELS;
   std::copy_n(options.serial.begin(), std::min(options.serial.size(), facts.serial.size() - 1), facts.serial.begin());
   return facts;
 }
@@ -39,7 +40,7 @@ Device::Device(const weft_abi_host& host, const Options& options, const DevicePa
                                       .speed_mbps = options_.link_mbps,
                                       .serial = options_.serial})),
       mailbox_(counters_, interrupts_),
-      tables_(host_, contexts_, regions_, processor_, events_),
+      tables_(host_, contexts_, regions_, processor_, events_, facts_.caps),
       port_(host_, counters_, events_, mailbox_, tables_, facts_),
       core_(host_, events_, interrupts_, port_, parts.boot_image,
             options_.native_firmware ? parts.boot_native : ControlCore::BootNative()) {
@@ -53,17 +54,17 @@ Device::~Device() { processor_.reset(); }
 void Device::info(weft_abi_info& info) const {
   info.links = options_.ports;
   info.vendor = WEFT_PCI_VENDOR;
-  info.device = WEFT_PCI_DEVICE;
+  info.device = options_.accelerator ? WEFT_PCI_DEVICE : WEFT_PCI_DEVICE_NIC;
   info.subsystem_vendor = WEFT_PCI_VENDOR;
   info.subsystem = WEFT_PCI_SUBSYSTEM;
-  info.class_code = WEFT_PCI_CLASS;
+  info.class_code = options_.accelerator ? WEFT_PCI_CLASS : WEFT_PCI_CLASS_NIC;
   info.revision = WEFT_PCI_REVISION;
   info.vectors = WEFT_VECTORS;
   info.frame_max = kFrameMax;
   info.bar[WEFT_BAR_REGS] = {WEFT_REGS_SIZE, WEFT_ABI_BAR_MMIO, 0, WEFT_REGS_SIZE - WEFT_DOORBELLS_BASE};
-  info.bar[WEFT_BAR_HBM] = {options_.hbm_bytes, WEFT_ABI_BAR_RAM, 1, 0};
+  if (options_.hbm_bytes != 0) info.bar[WEFT_BAR_HBM] = {options_.hbm_bytes, WEFT_ABI_BAR_RAM, 1, 0};
   info.bar[WEFT_BAR_MSIX] = {4096, WEFT_ABI_BAR_MSIX, 0, 0};
-  info.name = "weft";
+  info.name = options_.accelerator ? "weft" : "weft-nic";
 }
 
 int Device::attach_ram(std::uint32_t bar, void* base, std::uint64_t bytes) {

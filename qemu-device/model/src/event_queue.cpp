@@ -22,6 +22,7 @@ weft_error EventQueue::configure(const weft_mbox_event_queue& ring) {
     return WEFT_ERR_BAD_FIELD;
   }
   if (ring.addr % 64 != 0) return WEFT_ERR_BAD_ALIGN;
+  if (ring.addr > UINT64_MAX - (ring.entries * sizeof(weft_event) - 1)) return WEFT_ERR_BAD_RANGE;
   address_ = ring.addr;
   entries_ = ring.entries;
   producer_ = consumer_ = 0;

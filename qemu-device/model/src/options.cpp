@@ -44,10 +44,15 @@ bool name(std::string_view value) {
 
 Options parse_options(const weft_abi_config& config) {
   Options options;
+  bool hbm_given = false;
   for (std::uint32_t i = 0; i < config.options; ++i) {
     const std::string_view key = config.option[i].key ? config.option[i].key : "";
     const std::string_view value = config.option[i].value ? config.option[i].value : "";
-    if (key == "hbm") {
+    if (key == "kind") {
+      if (value != "accelerator" && value != "nic") refuse(key, value, "accelerator or nic");
+      options.accelerator = value == "accelerator";
+    } else if (key == "hbm") {
+      hbm_given = true;
       constexpr std::string_view kRight = "a power of two from 1M to 1T";
       options.hbm_bytes = number(key, value, std::uint64_t{1} << 20, std::uint64_t{1} << 40, true, kRight);
       if (!std::has_single_bit(options.hbm_bytes)) refuse(key, value, kRight);
@@ -67,8 +72,12 @@ Options parse_options(const weft_abi_config& config) {
     } else if (key == "fault") {
       if (!value.empty() && value != "none") refuse(key, value, "this model has no faults to plant; none");
     } else {
-      refuse(key, value, "unknown option; there are hbm, ports, link, profile, serial, firmware, fault");
+      refuse(key, value, "unknown option; there are kind, hbm, ports, link, profile, serial, firmware, fault");
     }
+  }
+  if (!options.accelerator) {
+    if (hbm_given) refuse("hbm", std::to_string(options.hbm_bytes), "a NIC alone has no HBM");
+    options.hbm_bytes = 0;
   }
   return options;
 }

@@ -9,12 +9,26 @@ namespace weft::model {
 
 namespace {
 
-constexpr std::uint8_t kAllRights =
-    WEFT_RIGHT_READ | WEFT_RIGHT_WRITE | WEFT_RIGHT_REMOTE_READ | WEFT_RIGHT_REMOTE_WRITE | WEFT_RIGHT_REMOTE_ATOMIC;
+constexpr std::uint8_t kAllRights = (WEFT_RIGHT_BIND << 1) - 1;
 constexpr std::uint64_t kEntriesPerListPage = 512;  // levels 2: addresses in a 4 KiB page of the list
 
 // [start, start + bytes) stays below 2^64, its last byte included.
 constexpr bool wraps(std::uint64_t start, std::uint64_t bytes) { return bytes != 0 && start + (bytes - 1) < start; }
+
+// Allocated without memory, which a work request gives later (weft/hw/mem.h).
+bool made_invalid(const weft_region_entry& entry) {
+  return entry.type == WEFT_REGION_WINDOW || (entry.flags & WEFT_REGION_FAST) != 0;
+}
+
+Error check_invalid(const weft_region_entry& entry) {
+  const bool window = entry.type == WEFT_REGION_WINDOW;
+  if ((window ? entry.flags != 0 || entry.rights != 0 : entry.type != WEFT_REGION_HOST) ||
+      window != (entry.pages == 0) || entry.va != 0 || entry.length != 0 || entry.base != 0 || entry.levels != 0 ||
+      entry.page_shift != 0) {
+    return WEFT_ERR_BAD_FIELD;
+  }
+  return WEFT_ERR_OK;
+}
 
 }  // namespace
 
@@ -27,14 +41,14 @@ Region* RegionTable::slot(std::uint32_t index) {
   return page ? &(*page)[index % kPerPage] : nullptr;
 }
 
-Error RegionTable::create(const weft_region_entry& entry) {
-  const std::uint32_t index = WEFT_KEY_INDEX(entry.key);
-  if (index == 0 || index >= kRegions) return WEFT_ERR_BAD_KEY;
-  if (entry.rights & ~kAllRights || entry.flags != 0 || entry.reserved != 0 || entry.levels > 2) {
+// What a region that is valid from the start names.
+Error RegionTable::check_memory(const weft_region_entry& entry) const {
+  if (entry.length == 0 || wraps(entry.va, entry.length)) return WEFT_ERR_BAD_RANGE;
+  const bool list = entry.levels != 0;
+  if (list ? entry.type == WEFT_REGION_HBM || entry.type == WEFT_REGION_SYNC
+           : entry.page_shift != 0 || entry.pages != 0) {
     return WEFT_ERR_BAD_FIELD;
   }
-  if (!contexts_.exists(entry.ctx)) return WEFT_ERR_MBOX_NOT_FOUND;
-  if (entry.length == 0 || wraps(entry.va, entry.length)) return WEFT_ERR_BAD_RANGE;
   switch (entry.type) {
     case WEFT_REGION_HBM:
       if (entry.base > hbm_.size() || entry.length > hbm_.size() - entry.base) return WEFT_ERR_BAD_RANGE;
@@ -67,6 +81,19 @@ Error RegionTable::create(const weft_region_entry& entry) {
     default:
       return WEFT_ERR_BAD_FIELD;
   }
+  return WEFT_ERR_OK;
+}
+
+Error RegionTable::create(const weft_region_entry& entry) {
+  const std::uint32_t index = WEFT_KEY_INDEX(entry.key);
+  if (index == 0 || index >= kRegions) return WEFT_ERR_BAD_KEY;
+  if ((entry.rights & ~kAllRights) != 0 || (entry.flags & ~WEFT_REGION_FAST) != 0 || entry.levels > 2 ||
+      entry.pd > WEFT_PD_MAX) {
+    return WEFT_ERR_BAD_FIELD;
+  }
+  if (!contexts_.exists(entry.ctx)) return WEFT_ERR_MBOX_NOT_FOUND;
+  const bool valid = !made_invalid(entry);
+  if (const Error error = valid ? check_memory(entry) : check_invalid(entry); error != WEFT_ERR_OK) return error;
   std::unique_ptr<Page>& page = pages_[index / kPerPage];
   if (!page) page = std::make_unique<Page>();
   Region& region = (*page)[index % kPerPage];
@@ -77,7 +104,9 @@ Error RegionTable::create(const weft_region_entry& entry) {
   region.rights = entry.rights;
   region.page_shift = entry.page_shift;
   region.levels = entry.levels;
+  region.valid = valid;
   region.context = entry.ctx;
+  region.pd = entry.pd;
   region.va = entry.va;
   region.length = entry.length;
   region.base = entry.base;
@@ -112,6 +141,8 @@ Error RegionTable::lookup(Access who, Range range, const Region*& out) {
     return WEFT_ERR_BAD_KEY;
   }
   if (region->context != who.context) return WEFT_ERR_BAD_KEY;
+  if (region->pd != who.pd) return WEFT_ERR_BAD_PD;
+  if (!region->valid) return WEFT_ERR_KEY_INVALID;
   if (range.address < region->va) return WEFT_ERR_BAD_RANGE;
   const std::uint64_t offset = range.address - region->va;
   if (offset > region->length || range.length > region->length - offset) return WEFT_ERR_BAD_RANGE;

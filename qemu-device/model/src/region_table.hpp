@@ -21,7 +21,9 @@ struct Region {
   std::uint8_t rights = 0;
   std::uint8_t page_shift = 0;
   std::uint8_t levels = 0;
+  bool valid = true;  // false: allocated for REG_MR or BIND_MW, which gives it memory
   std::uint32_t context = 0;
+  std::uint32_t pd = 0;
   std::uint64_t va = 0;
   std::uint64_t length = 0;
   std::uint64_t base = 0;
@@ -73,6 +75,7 @@ class RegionTable final : public Memory {
   using Page = std::array<Region, kPerPage>;
 
   Region* slot(std::uint32_t index);
+  Error check_memory(const weft_region_entry& entry) const;
   Error lookup(Access who, Range range, const Region*& region);
   Error atomic_word(Access who, std::uint32_t key, std::uint64_t address, const Region*& region);
   Error counted(Error error) {

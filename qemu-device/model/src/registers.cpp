@@ -98,7 +98,7 @@ std::uint32_t Device::read32(std::uint64_t offset, bool& known) {
     case WEFT_REG_HW_VERSION:
       return WEFT_HW_MAJOR << 16 | WEFT_HW_MINOR;
     case WEFT_REG_CAPS:
-      return WEFT_CAP_REDUCE | WEFT_CAP_CHANNELS;
+      return facts_.caps;
     case WEFT_REG_PORTS:
       return facts_.ports;
     case WEFT_REG_CONTEXTS:
@@ -255,10 +255,22 @@ void Device::write_doorbell(std::uint64_t offset, std::uint64_t value) {
       if (!contexts_.ring_signal(context, low, high)) counters_.error(WEFT_ERR_BAD_SYNC);
       return;
     case WEFT_DB_ARM:
-      if (!contexts_.ring_arm(context, low, high)) counters_.error(WEFT_ERR_BAD_SYNC);
+      if (!contexts_.ring_arm(context, low % WEFT_SYNCS_PER_CONTEXT, value >> (64 - WEFT_ARM_VALUE_BITS))) {
+        counters_.error(WEFT_ERR_BAD_SYNC);
+      }
       return;
-    default:  // SQ, RQ, SRQ and CQ_ARM come with WEFT_CAP_VERBS
-      counters_.add(WEFT_CTR_mmio_unknown);
+    case WEFT_DB_SQ:
+    case WEFT_DB_RQ:
+    case WEFT_DB_SRQ:
+    case WEFT_DB_CQ:
+      counters_.error(WEFT_ERR_UNSUPPORTED);  // come with WEFT_CAP_VERBS
+      return;
+    default:
+      if (inside(which, WEFT_DB_FIFO(0), WEFT_FIFOS_PER_CONTEXT * 8)) {
+        counters_.error(WEFT_ERR_UNSUPPORTED);  // with WEFT_CAP_FIFO
+      } else {
+        counters_.add(WEFT_CTR_mmio_unknown);
+      }
   }
 }
 

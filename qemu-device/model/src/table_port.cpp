@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "table_port.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "region_table.hpp"
 
@@ -68,8 +70,10 @@ std::uint32_t TablePort::io_read(std::uint32_t offset) {
       return image_crc_;
     case WEFT_FWIO_VECTORS:
       return WEFT_VECTORS;
+    case WEFT_FWIO_CAPS:
+      return facts_.caps;
     case WEFT_FWIO_TABLE_STATUS:
-      if (tables_.busy()) advance_table(kLookBytes);
+      if (tables_.busy()) advance(std::min(kLookBytes, bytes_left_));
       return status_;
     default:
       return 0;
@@ -125,13 +129,31 @@ std::uint32_t TablePort::sensor_word(std::size_t offset) {
 }
 
 void TablePort::execute(std::uint32_t op) {
-  if (tables_.busy()) return;  // one at a time; the status stays busy
+  if (table_busy()) return;  // one at a time; the status stays busy
+  if (operations_left_ == 0) {
+    waiting_op_ = op;
+    status_ = WEFT_FW_TABLE_BUSY;
+    return;
+  }
+  --operations_left_;
   const std::optional<Error> result = tables_.execute(op, operand_);
   status_ = result ? static_cast<std::uint32_t>(*result) : WEFT_FW_TABLE_BUSY;
   if (result) wake();
 }
 
-void TablePort::advance_table(std::uint64_t budget) {
+void TablePort::begin_step() {
+  operations_left_ = kStepOperations;
+  bytes_left_ = kStepBytes;
+  if (waiting_op_ != 0) {
+    execute(std::exchange(waiting_op_, 0));
+  } else if (tables_.busy()) {
+    advance(kStepBytes);
+  }
+}
+
+void TablePort::advance(std::uint64_t budget) {
+  if (budget == 0) return;
+  bytes_left_ -= budget;
   if (const std::optional<Error> result = tables_.advance(budget)) {
     status_ = static_cast<std::uint32_t>(*result);
     wake();
@@ -141,7 +163,7 @@ void TablePort::advance_table(std::uint64_t budget) {
 void TablePort::reset() {
   sensors_.reset();
   reading_ = {};
-  time_high_ = image_crc_ = version_ = heartbeat_ = fatal_code_ = status_ = 0;
+  time_high_ = image_crc_ = version_ = heartbeat_ = fatal_code_ = status_ = waiting_op_ = 0;
   sleeping_ = woken_ = ready_ = fatal_ = false;
   operand_ = {};
   tables_.reset();

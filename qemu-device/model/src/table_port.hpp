@@ -21,6 +21,7 @@ struct DeviceFacts {
   std::uint32_t ports = 0;
   std::uint32_t queue_pairs = 0;
   std::uint64_t hbm_bytes = 0;
+  std::uint32_t caps = 0;  // WEFT_CAP_*
   std::array<std::uint8_t, 32> serial{};
 };
 
@@ -46,14 +47,19 @@ class TablePort final : public FirmwareBus {
   // The firmware gave up, with its code.
   bool fatal() const { return fatal_; }
   std::uint32_t fatal_code() const { return fatal_code_; }
-  // Table operations that take more than one step.
-  bool table_busy() const { return tables_.busy(); }
-  void advance_table(std::uint64_t budget);
+  // A table operation is under way, or waits for the next step.
+  bool table_busy() const { return tables_.busy() || waiting_op_ != 0; }
+  // Goes on with it, and gives the firmware, which is the guest's, its share of the tables' work for this step.
+  void begin_step();
   void reset();
 
  private:
   std::uint32_t sensor_word(std::size_t word);
   void execute(std::uint32_t op);
+  void advance(std::uint64_t budget);
+
+  static constexpr std::uint32_t kStepOperations = 8;
+  static constexpr std::uint64_t kStepBytes = 1024 * 1024;  // of a long operation
 
   HostPort& host_;
   Counters& counters_;
@@ -74,6 +80,9 @@ class TablePort final : public FirmwareBus {
   std::uint32_t fatal_code_ = 0;
   alignas(8) Tables::Operand operand_{};
   std::uint32_t status_ = 0;
+  std::uint32_t operations_left_ = kStepOperations;
+  std::uint64_t bytes_left_ = kStepBytes;
+  std::uint32_t waiting_op_ = 0;  // came when no operation was left
 };
 
 }  // namespace weft::model

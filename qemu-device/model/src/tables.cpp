@@ -22,11 +22,13 @@ void put(Tables::Operand& operand, const T& value) {
 }
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kDiscardRatio = 16;  // bytes of pages that the host drops while it writes one
 
 }  // namespace
 
-Tables::Tables(HostPort& host, Contexts& contexts, RegionTable& memory, CommandProcessor& processor, EventQueue& events)
-    : host_(host), contexts_(contexts), memory_(memory), processor_(processor), events_(events) {}
+Tables::Tables(HostPort& host, Contexts& contexts, RegionTable& memory, CommandProcessor& processor, EventQueue& events,
+               std::uint32_t caps)
+    : host_(host), contexts_(contexts), memory_(memory), processor_(processor), events_(events), caps_(caps) {}
 
 std::optional<Error> Tables::execute(std::uint32_t op, Operand& operand) {
   if (busy()) return WEFT_ERR_MBOX_BUSY;
@@ -39,7 +41,15 @@ std::optional<Error> Tables::execute(std::uint32_t op, Operand& operand) {
       return error;
     }
     case WEFT_MBOX_PORT_SET:
-      return nic_->port_set(get<weft_mbox_port>(operand));
+      return nic_->port_set(get<weft_mbox_port_set>(operand));
+    case WEFT_MBOX_GID_SET:
+      return nic_->gid_set(get<weft_mbox_gid>(operand));
+    case WEFT_MBOX_GID_GET: {
+      auto gid = get<weft_mbox_gid>(operand);
+      const Error error = nic_->gid_get(gid);
+      if (error == WEFT_ERR_OK) put(operand, gid);
+      return error;
+    }
     case WEFT_MBOX_EVENT_QUEUE:
       return events_.configure(get<weft_mbox_event_queue>(operand));
     case WEFT_MBOX_HBM_ZERO:
@@ -53,6 +63,7 @@ std::optional<Error> Tables::execute(std::uint32_t op, Operand& operand) {
     case WEFT_MBOX_REGION_DESTROY:
       return memory_.destroy(get<weft_mbox_index>(operand).index);
     case WEFT_MBOX_QUEUE_CREATE:
+      if ((caps_ & WEFT_CAP_QUEUES) == 0) return WEFT_ERR_UNSUPPORTED;
       return processor_.create(get<weft_queue_entry>(operand));
     case WEFT_MBOX_QUEUE_DESTROY: {
       const auto pair = get<weft_mbox_pair>(operand);
@@ -86,15 +97,24 @@ std::optional<Error> Tables::execute(std::uint32_t op, Operand& operand) {
       const auto pair = get<weft_mbox_pair>(operand);
       return nic_->qp_destroy(pair.ctx, pair.index);
     }
-    // CQ, SRQ, AH and GID operations come with WEFT_CAP_VERBS; the others are the firmware's own.
-    default:
+    case WEFT_MBOX_CQ_CREATE:  // these come with WEFT_CAP_VERBS
+    case WEFT_MBOX_CQ_RESIZE:
+    case WEFT_MBOX_CQ_DESTROY:
+    case WEFT_MBOX_SRQ_CREATE:
+    case WEFT_MBOX_SRQ_MODIFY:
+    case WEFT_MBOX_SRQ_QUERY:
+    case WEFT_MBOX_SRQ_DESTROY:
+    case WEFT_MBOX_FIFO_CREATE:  // and these with WEFT_CAP_FIFO
+    case WEFT_MBOX_FIFO_DESTROY:
+      return WEFT_ERR_UNSUPPORTED;
+    default:  // the firmware's own
       return WEFT_ERR_BAD_OP;
   }
 }
 
 Error Tables::create_queue_pair(weft_qp_entry& entry) {
+  if (entry.type == WEFT_QP_CHANNEL && (caps_ & WEFT_CAP_CHANNELS) == 0) return WEFT_ERR_UNSUPPORTED;
   if (!contexts_.exists(entry.ctx)) return WEFT_ERR_MBOX_NOT_FOUND;
-  if (entry.type != WEFT_QP_CHANNEL) return WEFT_ERR_BAD_OP;  // user-owned ones come with WEFT_CAP_VERBS
   return nic_->qp_create(entry);
 }
 
@@ -108,20 +128,28 @@ Error Tables::destroy_context(std::uint32_t context) {
 
 std::optional<Error> Tables::zero(const weft_mbox_range& range) {
   const std::uint64_t size = memory_.hbm_memory().size();
-  if (range.offset > size || range.length > size - range.offset) return WEFT_ERR_BAD_RANGE;
-  if (range.length == 0) return WEFT_ERR_OK;
-  if (range.offset % kPage == 0 && range.length % kPage == 0 &&
-      host_.ram_discard(WEFT_BAR_HBM, range.offset, range.length)) {
-    return WEFT_ERR_OK;
-  }
+  if (range.length == 0 || range.offset > size || range.length > size - range.offset) return WEFT_ERR_BAD_RANGE;
   zero_at_ = range.offset;
   zero_left_ = range.length;
+  discard_ = true;
   return std::nullopt;
 }
 
-std::optional<Error> Tables::advance(std::uint64_t budget) {
-  const std::uint64_t bytes = std::min(zero_left_, budget);
+// Gives how many bytes it made zero: whole pages by the host, where it can, else by hand.
+std::uint64_t Tables::zero_piece(std::uint64_t budget) {
+  const std::uint64_t in_page = zero_at_ % kPage;
+  const std::uint64_t pages = std::min(zero_left_, std::max(budget * kDiscardRatio, kPage)) / kPage * kPage;
+  if (discard_ && in_page == 0 && pages != 0) {
+    if (host_.ram_discard(WEFT_BAR_HBM, zero_at_, pages)) return pages;
+    discard_ = false;
+  }
+  const std::uint64_t bytes = std::min({zero_left_, budget, discard_ ? kPage - in_page : budget});
   std::memset(memory_.hbm_memory().data() + zero_at_, 0, bytes);
+  return bytes;
+}
+
+std::optional<Error> Tables::advance(std::uint64_t budget) {
+  const std::uint64_t bytes = zero_piece(budget);
   zero_at_ += bytes;
   zero_left_ -= bytes;
   if (zero_left_ != 0) return std::nullopt;

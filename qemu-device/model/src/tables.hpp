@@ -22,19 +22,22 @@ class Tables {
  public:
   using Operand = std::array<std::byte, 256>;
 
-  Tables(HostPort& host, Contexts& contexts, RegionTable& memory, CommandProcessor& processor, EventQueue& events);
+  // `caps`: WEFT_CAP_*; what needs others ends with WEFT_ERR_UNSUPPORTED.
+  Tables(HostPort& host, Contexts& contexts, RegionTable& memory, CommandProcessor& processor, EventQueue& events,
+         std::uint32_t caps);
   void set_nic(Nic& nic) { nic_ = &nic; }
 
   // Executes `op` (enum weft_mbox_op) on the operand, where its result is put. Nothing: it goes on in advance().
   // WEFT_ERR_MBOX_BUSY while another one goes on; WEFT_ERR_BAD_OP for what is not offered.
   std::optional<Error> execute(std::uint32_t op, Operand& operand);
   bool busy() const { return zero_left_ != 0; }
-  // Does about `budget` bytes of the operation under way; its result when it is done.
+  // Does a piece of the operation under way that costs as much as writing `budget` bytes; its result when it is done.
   std::optional<Error> advance(std::uint64_t budget);
   void reset() { zero_left_ = 0; }
 
  private:
   std::optional<Error> zero(const weft_mbox_range& range);
+  std::uint64_t zero_piece(std::uint64_t budget);
   Error destroy_context(std::uint32_t context);
   Error create_queue_pair(weft_qp_entry& entry);
 
@@ -43,9 +46,11 @@ class Tables {
   RegionTable& memory_;
   CommandProcessor& processor_;
   EventQueue& events_;
+  const std::uint32_t caps_;
   Nic* nic_ = nullptr;
   std::uint64_t zero_at_ = 0;
   std::uint64_t zero_left_ = 0;
+  bool discard_ = true;  // the host may drop whole pages
 };
 
 }  // namespace weft::model

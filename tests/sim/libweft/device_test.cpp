@@ -331,7 +331,7 @@ TEST(SimFirmware, ImageBootsAndServes) {
   struct weft_device_info info{};
   info.size = sizeof(info);
   ASSERT_EQ(weft_device_info(accel.get(), &info), 0);
-  EXPECT_EQ(info.fw_version >> 16, 1u);
+  EXPECT_EQ(info.fw_version >> 16, 2u);
   EXPECT_STRNE(info.fw_name, "native");
   EXPECT_STRNE(info.fw_name, "");
   weft_mem* mem = accel.alloc(4096);

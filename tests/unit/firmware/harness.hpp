@@ -48,8 +48,8 @@ struct TableOperation {
 inline constexpr std::uint32_t kPorts = 3;
 inline constexpr std::uint32_t kContexts = 20;
 inline constexpr std::uint32_t kRegions = 500;
-inline constexpr std::uint32_t kVectors = 7;
 inline constexpr std::uint64_t kHbm = 0x1'2345'6000;
+inline constexpr std::uint32_t kCaps = WEFT_CAP_REDUCE | WEFT_CAP_VERBS;
 inline constexpr std::uint32_t kImageCrc = 0xfeedc0de;
 
 class FakeHardware final : public FirmwareBus {
@@ -87,17 +87,13 @@ class FakeHardware final : public FirmwareBus {
       case WEFT_FWIO_PORTS:
         return port_count;
       case WEFT_FWIO_CONTEXTS:
-        return context_count;
+        return kContexts;
+      case WEFT_FWIO_CAPS:
+        return kCaps;
       case WEFT_FWIO_REGIONS:
         return kRegions;
       case WEFT_FWIO_QPS:
         return 100;
-      case WEFT_FWIO_VECTORS:
-        return kVectors;
-      case WEFT_FWIO_HBM_LO:
-        return static_cast<std::uint32_t>(kHbm);
-      case WEFT_FWIO_HBM_HI:
-        return static_cast<std::uint32_t>(kHbm >> 32);
       case WEFT_FWIO_IMAGE_CRC:
         return kImageCrc;
       case WEFT_FWIO_TABLE_STATUS:
@@ -157,7 +153,6 @@ class FakeHardware final : public FirmwareBus {
   std::uint32_t time_high = 0;
   std::uint32_t hw_version = WEFT_HW_MAJOR << 16 | WEFT_HW_MINOR;
   std::uint32_t port_count = kPorts;
-  std::uint32_t context_count = kContexts;
   weft_mbox_sensors sensors{};
   char serial[32] = "WEFT-TEST-0001";
   std::array<weft_mbox_port, WEFT_PORTS_MAX> ports{};
@@ -187,9 +182,10 @@ class FakeHardware final : public FirmwareBus {
       ++port_gets;
       weft_mbox_index index;
       std::memcpy(&index, table_data.data(), sizeof(index));
-      EXPECT_LT(index.index, port_count);
       std::memcpy(table_data.data(), &ports[index.index % WEFT_PORTS_MAX], sizeof(weft_mbox_port));
-      table_status = hold_ports ? WEFT_FW_TABLE_BUSY : 0;
+      table_status = hold_ports                  ? WEFT_FW_TABLE_BUSY
+                     : index.index >= port_count ? std::uint32_t{WEFT_ERR_MBOX_NOT_FOUND}
+                                                 : 0;
       return;
     }
     tables.push_back({op, table_data});

@@ -53,13 +53,13 @@ TEST_P(LogTest, ReadsWhereAsked) {
 
 TEST_P(LogTest, RefusedRequestsAreNamed) {
   device->call(99);
-  device->call(WEFT_MBOX_HBM_ZERO, payload_of(weft_mbox_range{kHbm, 1}));
+  device->call(WEFT_MBOX_CTX_DESTROY, payload_of(weft_mbox_index{0, 1}));
   hardware().next_status = WEFT_ERR_MBOX_NOT_FOUND;
   device->call(WEFT_MBOX_CTX_DESTROY, payload_of(weft_mbox_index{1, 0}));
   const std::vector<weft_log_record> log = device->whole_log();
   ASSERT_EQ(log.size(), 4u);
   EXPECT_EQ(text_of(log[1]), "op 99 refused: MBOX_OP");
-  EXPECT_EQ(text_of(log[2]), "op 8 refused: BAD_RANGE");
+  EXPECT_EQ(text_of(log[2]), "op 17 refused: BAD_FIELD");
   EXPECT_EQ(text_of(log[3]), "op 17 refused: MBOX_NOT_FOUND");
   EXPECT_EQ(log[1].severity, 4);
 }

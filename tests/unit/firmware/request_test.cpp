@@ -14,26 +14,34 @@ struct Length {
   std::size_t bytes;
 };
 constexpr Length kLengths[] = {
-    {WEFT_MBOX_IDENTIFY, 0},       {WEFT_MBOX_PORT_GET, 8},       {WEFT_MBOX_PORT_SET, 64},
+    {WEFT_MBOX_IDENTIFY, 0},       {WEFT_MBOX_PORT_GET, 8},       {WEFT_MBOX_PORT_SET, 16},
     {WEFT_MBOX_SENSORS, 0},        {WEFT_MBOX_LOG_READ, 8},       {WEFT_MBOX_EVENT_QUEUE, 16},
     {WEFT_MBOX_HBM_ZERO, 16},      {WEFT_MBOX_CTX_CREATE, 32},    {WEFT_MBOX_CTX_DESTROY, 8},
     {WEFT_MBOX_REGION_CREATE, 64}, {WEFT_MBOX_REGION_DESTROY, 8}, {WEFT_MBOX_QUEUE_CREATE, 64},
     {WEFT_MBOX_QUEUE_DESTROY, 8},  {WEFT_MBOX_QUEUE_ABORT, 8},    {WEFT_MBOX_SYNC_CONFIG, 16},
-    {WEFT_MBOX_QP_CREATE, 160},    {WEFT_MBOX_QP_MODIFY, 168},    {WEFT_MBOX_QP_QUERY, 8},
-    {WEFT_MBOX_QP_DESTROY, 8},     {WEFT_MBOX_CQ_CREATE, 64},     {WEFT_MBOX_CQ_DESTROY, 8},
+    {WEFT_MBOX_QP_CREATE, 176},    {WEFT_MBOX_QP_MODIFY, 184},    {WEFT_MBOX_QP_QUERY, 8},
+    {WEFT_MBOX_QP_DESTROY, 8},     {WEFT_MBOX_GID_SET, 40},       {WEFT_MBOX_GID_GET, 40},
+    {WEFT_MBOX_CQ_CREATE, 64},     {WEFT_MBOX_CQ_RESIZE, 64},     {WEFT_MBOX_CQ_DESTROY, 8},
+    {WEFT_MBOX_SRQ_CREATE, 64},    {WEFT_MBOX_SRQ_MODIFY, 64},    {WEFT_MBOX_SRQ_QUERY, 8},
+    {WEFT_MBOX_SRQ_DESTROY, 8},    {WEFT_MBOX_FIFO_CREATE, 64},   {WEFT_MBOX_FIFO_DESTROY, 8},
 };
 
 TEST_P(Request, Identify) {
   device->pass_ms(1234);
   const auto identity = as<weft_mbox_identity>(device->call(WEFT_MBOX_IDENTIFY).payload);
-  EXPECT_EQ(identity.fw_version, 0x00010000u);
+  EXPECT_EQ(identity.fw_version, 0x00020000u);
   EXPECT_EQ(identity.fw_build, kImageCrc);
   EXPECT_EQ(identity.hw_version, hardware().hw_version);
   EXPECT_EQ(identity.ports, kPorts);
   EXPECT_EQ(identity.uptime_ms, 1234u);
   EXPECT_STREQ(reinterpret_cast<const char*>(identity.serial), "WEFT-TEST-0001");
-  EXPECT_STREQ(reinterpret_cast<const char*>(identity.board), "Weft emulated accelerator");
-  for (const std::uint64_t word : identity.reserved) EXPECT_EQ(word, 0u);
+  EXPECT_STREQ(reinterpret_cast<const char*>(identity.board), "Weft emulated NIC");  // kCaps has no command queues
+  EXPECT_EQ(identity.caps, kCaps);
+  EXPECT_EQ(identity.contexts, kContexts);
+  EXPECT_EQ(identity.regions, kRegions);
+  EXPECT_EQ(identity.qps, 100u);
+  EXPECT_EQ(identity.gids_per_port, WEFT_GIDS_PER_PORT);
+  for (const std::uint32_t word : identity.reserved) EXPECT_EQ(word, 0u);
 }
 
 TEST_P(Request, EchoOfEveryLength) {
@@ -85,7 +93,7 @@ TEST_P(Request, EnvelopeIsChecked) {
 TEST_P(Request, UnknownOperations) {
   for (std::uint32_t op = 0; op < 0x10000; op = op < 300 ? op + 1 : op * 2 + 1) {
     const bool known = (op >= WEFT_MBOX_IDENTIFY && op <= WEFT_MBOX_HBM_ZERO) ||
-                       (op >= WEFT_MBOX_CTX_CREATE && op <= WEFT_MBOX_CQ_DESTROY);
+                       (op >= WEFT_MBOX_CTX_CREATE && op <= WEFT_MBOX_FIFO_DESTROY);
     if (known) continue;
     EXPECT_EQ(device->call(static_cast<std::uint16_t>(op)).status, WEFT_ERR_MBOX_OP) << op;
   }

@@ -28,7 +28,7 @@ Payload random_payload(std::mt19937& random, std::uint16_t op) {
       break;
     case WEFT_MBOX_CTX_CREATE:
       payload =
-          payload_of(weft_mbox_ctx{small(kContexts + 1), small(kVectors + 1), random() * 8ull, small(5000), 0, 0});
+          payload_of(weft_mbox_ctx{small(kContexts + 1), small(WEFT_VECTORS + 1), random() * 8ull, small(5000), 0, 0});
       break;
     case WEFT_MBOX_REGION_CREATE: {
       weft_region_entry region{};
@@ -53,7 +53,7 @@ Payload random_payload(std::mt19937& random, std::uint16_t op) {
       payload = payload_of(weft_mbox_sync{small(kContexts), small(4200), small(4200), small(2)});
       break;
     default: {
-      constexpr std::size_t kSizes[] = {0, 8, 16, 64, 160, 168};
+      constexpr std::size_t kSizes[] = {0, 8, 16, 40, 64, 176, 184};
       payload.resize(kSizes[small(std::size(kSizes))]);
       break;
     }
@@ -71,9 +71,9 @@ TEST(SameFirmware, AnswersAreIdentical) {
   image.run();
   std::mt19937 random(7);
   for (int i = 0; i < 20000; ++i) {
-    const auto op = static_cast<std::uint16_t>(random() % 36);
+    const auto op = static_cast<std::uint16_t>(random() % 42);
     const Payload payload = random_payload(random, op);
-    const std::uint32_t status = random() % 4 == 0 ? 64 + random() % 6 : 0;
+    const std::uint32_t status = random() % 4 == 0 ? 64 + random() % 7 : 0;
     const std::uint64_t ms = random() % 40;
     const std::uint32_t port = random() % kPorts;
     const std::uint32_t state = random() % 100 == 0 ? WEFT_PORT_ACTIVE : WEFT_PORT_DOWN;

@@ -10,7 +10,7 @@ INSTANTIATE_TEST_SUITE_P(Firmware, Start, testing::Values(Build::kNative, Build:
 
 TEST_P(Start, ReportsItsVersionOnce) {
   device->pass_ms(1000);
-  EXPECT_EQ(hardware().ready, std::vector<std::uint32_t>{0x00010000});
+  EXPECT_EQ(hardware().ready, std::vector<std::uint32_t>{0x00020000});
   EXPECT_TRUE(hardware().fatal.empty());
 }
 
@@ -20,7 +20,7 @@ TEST_P(Start, LogsItself) {
   EXPECT_EQ(log[0].number, 1u);
   EXPECT_EQ(log[0].severity, 6);
   EXPECT_EQ(log[0].time_ms, 0u);
-  EXPECT_EQ(text_of(log[0]), "firmware 1.0, image 0xfeedc0de");
+  EXPECT_EQ(text_of(log[0]), "firmware 2.0, image 0xfeedc0de");
   EXPECT_EQ(hardware().log_events, std::vector<std::uint32_t>{1});
 }
 
@@ -40,10 +40,6 @@ TEST_P(Start, RefusesImpossibleSizes) {
   ports.hardware.port_count = WEFT_PORTS_MAX + 1;
   ports.run();
   EXPECT_EQ(ports.hardware.fatal, std::vector<std::uint32_t>{2});
-  Device contexts(GetParam());
-  contexts.hardware.context_count = WEFT_CONTEXTS_MAX + 1;
-  contexts.run();
-  EXPECT_EQ(contexts.hardware.fatal, std::vector<std::uint32_t>{2});
 }
 
 TEST_P(Start, BeatsTenTimesASecond) {

@@ -38,7 +38,7 @@ TEST_P(Watch, AMachineWithoutPorts) {
   none.run();
   none.pass_ms(500);
   EXPECT_EQ(none.hardware.port_gets, 0u);
-  EXPECT_EQ(none.call(WEFT_MBOX_PORT_GET, payload_of(weft_mbox_index{0, 0})).status, WEFT_ERR_BAD_FIELD);
+  EXPECT_EQ(none.call(WEFT_MBOX_PORT_GET, payload_of(weft_mbox_index{0, 0})).status, WEFT_ERR_MBOX_NOT_FOUND);
 }
 
 TEST_P(Watch, OverTemperatureIsLoggedOnceUntilItCools) {

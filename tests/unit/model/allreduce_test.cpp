@@ -66,8 +66,6 @@ class Pair : public testing::Test {
     qp.type = WEFT_QP_CHANNEL;
     qp.sync_base = sync_base;
     qp.sync_count = 64;
-    qp.pkey = 0xffff;
-    qp.vlan = 0xffff;
     EXPECT_EQ(board.mailbox(WEFT_MBOX_QP_CREATE, qp), WEFT_ERR_OK);
     return board.answered<weft_qp_entry>();
   }
@@ -75,8 +73,8 @@ class Pair : public testing::Test {
     EXPECT_EQ(board.mailbox(WEFT_MBOX_PORT_GET, weft_mbox_index{0, 0}), WEFT_ERR_OK);
     return board.answered<weft_mbox_port>();
   }
-  void connect(Board& board, weft_qp_entry qp, std::uint32_t peer_qpn, const weft_mbox_port& mine,
-               const weft_mbox_port& peer, std::uint32_t psn, std::uint32_t peer_psn) {
+  void connect(Board& board, weft_qp_entry qp, std::uint32_t peer_qpn, const weft_mbox_port& peer, std::uint32_t psn,
+               std::uint32_t peer_psn) {
     const auto gid = [](std::uint8_t(&out)[16], const std::uint8_t(&ipv4)[4]) {
       out[10] = out[11] = 0xff;
       std::copy(std::begin(ipv4), std::end(ipv4), out + 12);
@@ -85,25 +83,24 @@ class Pair : public testing::Test {
     modify.qp = qp;
     modify.qp.state = WEFT_QPS_INIT;
     modify.qp.access = WEFT_RIGHT_REMOTE_READ | WEFT_RIGHT_REMOTE_WRITE;
-    modify.mask = WEFT_QPM_ACCESS;
+    modify.mask = WEFT_QPM_PORT | WEFT_QPM_PKEY | WEFT_QPM_ACCESS;
     ASSERT_EQ(board.mailbox(WEFT_MBOX_QP_MODIFY, modify), WEFT_ERR_OK);
     modify.qp.state = WEFT_QPS_RTR;
     modify.qp.path_mtu = WEFT_MTU_4096;
     modify.qp.dest_qpn = peer_qpn;
     modify.qp.rq_psn = peer_psn;
-    modify.qp.hop_limit = 64;
-    std::copy(std::begin(peer.mac), std::end(peer.mac), modify.qp.dmac);
-    gid(modify.qp.sgid, mine.ipv4);
-    gid(modify.qp.dgid, peer.ipv4);
+    std::copy(std::begin(peer.mac), std::end(peer.mac), modify.qp.av.dmac);
+    gid(modify.qp.av.dgid, peer.ipv4);
     modify.qp.min_rnr_timer = 12;
-    modify.mask = WEFT_QPM_PATH | WEFT_QPM_MTU | WEFT_QPM_DEST | WEFT_QPM_RQ_PSN | WEFT_QPM_RNR_TIMER;
+    modify.mask =
+        WEFT_QPM_PATH | WEFT_QPM_MTU | WEFT_QPM_DEST | WEFT_QPM_RQ_PSN | WEFT_QPM_RNR_TIMER | WEFT_QPM_DEST_RD_ATOMIC;
     ASSERT_EQ(board.mailbox(WEFT_MBOX_QP_MODIFY, modify), WEFT_ERR_OK);
     modify.qp.state = WEFT_QPS_RTS;
     modify.qp.sq_psn = psn;
     modify.qp.timeout = 14;
     modify.qp.retry_cnt = 7;
     modify.qp.rnr_retry = 7;
-    modify.mask = WEFT_QPM_SQ_PSN | WEFT_QPM_RETRY;
+    modify.mask = WEFT_QPM_SQ_PSN | WEFT_QPM_RETRY | WEFT_QPM_RD_ATOMIC;
     ASSERT_EQ(board.mailbox(WEFT_MBOX_QP_MODIFY, modify), WEFT_ERR_OK);
   }
 
@@ -113,8 +110,8 @@ class Pair : public testing::Test {
     const weft_qp_entry qb = make_channel(b, 100);
     const weft_mbox_port pa = port_of(a);
     const weft_mbox_port pb = port_of(b);
-    connect(a, qa, qb.qpn, pa, pb, 0x123456, 0xfffffe);
-    connect(b, qb, qa.qpn, pb, pa, 0xfffffe, 0x123456);
+    connect(a, qa, qb.qpn, pb, 0x123456, 0xfffffe);
+    connect(b, qb, qa.qpn, pa, 0xfffffe, 0x123456);
     channel_a = qa.qpn;
     channel_b = qb.qpn;
   }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "device.hpp"
@@ -95,6 +96,9 @@ inline weft_cmd add_to(std::uint32_t sync, std::uint64_t amount) {
   return cmd;
 }
 
+// A request without payload.
+struct Nothing {};
+
 class Board {
  public:
   static constexpr std::uint64_t kHbm = 64u << 20;
@@ -104,7 +108,7 @@ class Board {
   explicit Board(
       std::optional<model::DeviceParts> parts = {}, model::Options options = defaults(),
       const std::function<void(FakeHost&)>& prepare = [](FakeHost&) {})
-      : hbm(options.hbm_bytes) {
+      : hbm(std::max<std::uint64_t>(options.hbm_bytes, 4096)) {
     host.hbm = hbm.span();
     prepare(host);
     if (!parts) {
@@ -116,7 +120,9 @@ class Board {
                                  model::boot_image, model::boot_native};
     }
     device = std::make_unique<model::Device>(host.abi(), options, *parts);
-    EXPECT_EQ(device->attach_ram(WEFT_BAR_HBM, hbm.data(), hbm.size()), 0);
+    if (options.hbm_bytes != 0) {
+      EXPECT_EQ(device->attach_ram(WEFT_BAR_HBM, hbm.data(), hbm.size()), 0);
+    }
   }
   ~Board() {
     EXPECT_TRUE(host.nothing_mapped());
@@ -178,22 +184,29 @@ class Board {
   // One mailbox request; the response's payload in `answer`.
   template <class T>
   std::uint16_t mailbox(weft_mbox_op op, const T& payload) {
+    post(op, payload);
+    for (int i = 0; i < 1000 && !answered_now(); ++i) step();
+    EXPECT_TRUE(answered_now()) << "no answer to mailbox operation " << op;
+    std::uint32_t words[sizeof(answer) / 4];
+    for (std::uint32_t i = 0; i < sizeof(answer) / 4; ++i) words[i] = read32(WEFT_MBOX_RESPONSE + 4 * i);
+    std::memcpy(&answer, words, sizeof(answer));
+    return answer.head.status;
+  }
+  bool answered_now() { return read32(WEFT_REG_MBOX_DONE) == sequence_; }
+  template <class T>
+  void post(weft_mbox_op op, const T& payload) {
+    constexpr std::size_t kBytes = std::is_empty_v<T> ? 0 : sizeof(T);
     weft_mbox_message message{};
-    static_assert(sizeof(T) <= sizeof(message.payload));
+    static_assert(kBytes <= sizeof(message.payload));
     message.head.seq = ++sequence_;
     message.head.op = static_cast<std::uint16_t>(op);
-    message.head.length = sizeof(T);
+    message.head.length = kBytes;
     message.head.version = WEFT_MBOX_VERSION;
-    std::memcpy(message.payload, &payload, sizeof(T));
+    std::memcpy(message.payload, &payload, kBytes);
     std::uint32_t words[sizeof(message) / 4];
     std::memcpy(words, &message, sizeof(message));
     for (std::uint32_t i = 0; i < sizeof(message) / 4; ++i) write32(WEFT_MBOX_REQUEST + 4 * i, words[i]);
     write32(WEFT_REG_MBOX_DOORBELL, sequence_);
-    for (int i = 0; i < 1000 && read32(WEFT_REG_MBOX_DONE) != sequence_; ++i) step();
-    EXPECT_EQ(read32(WEFT_REG_MBOX_DONE), sequence_) << "no answer to mailbox operation " << op;
-    for (std::uint32_t i = 0; i < sizeof(message) / 4; ++i) words[i] = read32(WEFT_MBOX_RESPONSE + 4 * i);
-    std::memcpy(&answer, words, sizeof(answer));
-    return answer.head.status;
   }
   template <class T>
   T answered() const {

@@ -79,6 +79,8 @@ TEST(Abi, OptionsSayWhatIsRight) {
   EXPECT_EQ(refused("hbm", "2g"), "");
   EXPECT_EQ(refused("hbm", "1048576"), "");
   EXPECT_EQ(refused("firmware", "native"), "");
+  EXPECT_EQ(refused("kind", "accelerator"), "");
+  EXPECT_EQ(refused("kind", "nic"), "");
   EXPECT_EQ(refused("profile", "gaudi2"), "");
   EXPECT_NE(refused("hbm", "3M").find("power of two"), std::string::npos);
   for (auto [key, value] : {std::pair{"hbm", "0"},
@@ -95,6 +97,7 @@ TEST(Abi, OptionsSayWhatIsRight) {
                             {"serial", ""},
                             {"serial", "0123456789012345678901234567890123"},
                             {"firmware", "x"},
+                            {"kind", "gpu"},
                             {"fault", "all"},
                             {"speed", "1"},
                             {nullptr, nullptr}}) {
@@ -109,12 +112,12 @@ class DeviceTest : public testing::Test {
 
 TEST_F(DeviceTest, IdentityRegisters) {
   EXPECT_EQ(board.read32(WEFT_REG_MAGIC), 0x54464557u);
-  EXPECT_EQ(board.read32(WEFT_REG_HW_VERSION), 0x10000u);
-  EXPECT_EQ(board.read32(WEFT_REG_CAPS), WEFT_CAP_REDUCE | WEFT_CAP_CHANNELS);
+  EXPECT_EQ(board.read32(WEFT_REG_HW_VERSION), 0x20000u);
+  EXPECT_EQ(board.read32(WEFT_REG_CAPS), WEFT_CAP_QUEUES | WEFT_CAP_REDUCE | WEFT_CAP_CHANNELS);
   EXPECT_EQ(board.read32(WEFT_REG_CONTEXTS), 256u);
   EXPECT_EQ(board.read32(WEFT_REG_VECTORS), 16u);
   EXPECT_EQ(board.read32(WEFT_REG_STATUS), std::uint32_t{WEFT_DEV_ROM});
-  EXPECT_EQ(board.read64(WEFT_REG_MAGIC), 0x54464557u | std::uint64_t{0x10000} << 32);
+  EXPECT_EQ(board.read64(WEFT_REG_MAGIC), 0x54464557u | std::uint64_t{0x20000} << 32);
   EXPECT_EQ(board.read32(WEFT_REG_HBM_SIZE), Board::kHbm);
   EXPECT_EQ(board.read32(WEFT_REG_HBM_SIZE + 4), 0u);
   EXPECT_EQ(board.counter(WEFT_CTR_mmio_unknown), 0u);
@@ -130,7 +133,7 @@ TEST_F(DeviceTest, UnlistedAccessesReadZeroAndCount) {
   EXPECT_EQ(board.device->region_read(5, 0, 4), 0u);
   board.write32(WEFT_REG_MAGIC, 1);
   board.write32(WEFT_DOORBELLS_BASE, 1);                    // doorbells are 64 bits wide
-  board.doorbell(0, WEFT_DB_SQ, 1);                         // not offered
+  board.doorbell(0, 0x838, 1);                              // between the doorbells
   board.device->region_write(0, WEFT_REGS_SIZE - 4, 0, 8);  // across the end
   EXPECT_EQ(board.counter(WEFT_CTR_mmio_unknown), 11u);
   EXPECT_EQ(board.read64(WEFT_DOORBELLS_BASE), 0u);
@@ -187,7 +190,8 @@ TEST_F(DeviceTest, MaskedCauseIsToldWhenItIsUnmasked) {
 TEST_F(DeviceTest, RequestIsLatchedAtTheDoorbell) {
   board.boot();
   weft_mbox_message message{};
-  message.head = {.seq = 77, .op = WEFT_MBOX_ECHO, .length = 8, .status = 0, .version = 1, .reserved = {}};
+  message.head = {
+      .seq = 77, .op = WEFT_MBOX_ECHO, .length = 8, .status = 0, .version = WEFT_MBOX_VERSION, .reserved = {}};
   message.payload[0] = 42;
   std::uint32_t words[64];
   std::memcpy(words, &message, sizeof(words));
@@ -328,12 +332,38 @@ TEST_F(DeviceTest, QueuesAreChecked) {
 
 TEST_F(DeviceTest, VerbsAreNotOffered) {
   board.start();
-  weft_qp_entry qp{};
-  qp.ctx = 1;
-  qp.type = WEFT_QP_RC;
-  EXPECT_NE(board.mailbox(WEFT_MBOX_QP_CREATE, qp), WEFT_ERR_OK);
-  EXPECT_NE(board.mailbox(WEFT_MBOX_CQ_CREATE, weft_cq_entry{}), WEFT_ERR_OK);
-  EXPECT_NE(board.mailbox(WEFT_MBOX_GID_SET, weft_mbox_index{}), WEFT_ERR_OK);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_CQ_CREATE, weft_cq_entry{}), WEFT_ERR_UNSUPPORTED);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_CQ_RESIZE, weft_cq_entry{}), WEFT_ERR_UNSUPPORTED);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_SRQ_CREATE, weft_srq_entry{}), WEFT_ERR_UNSUPPORTED);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_SRQ_MODIFY, weft_srq_entry{}), WEFT_ERR_UNSUPPORTED);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_FIFO_CREATE, weft_fifo_entry{}), WEFT_ERR_UNSUPPORTED);
+  for (const weft_mbox_op op :
+       {WEFT_MBOX_CQ_DESTROY, WEFT_MBOX_SRQ_QUERY, WEFT_MBOX_SRQ_DESTROY, WEFT_MBOX_FIFO_DESTROY}) {
+    EXPECT_EQ(board.mailbox(op, weft_mbox_pair{1, 0}), WEFT_ERR_UNSUPPORTED) << op;
+  }
+  // Their doorbells: consumer updates with and without arming among them.
+  const std::uint64_t before = board.counter(WEFT_CTR_err_unsupported);
+  for (const std::uint32_t which : {WEFT_DB_SQ, WEFT_DB_RQ, WEFT_DB_SRQ, WEFT_DB_FIFO(0), WEFT_DB_FIFO(3)}) {
+    board.doorbell(1, which, WEFT_DB_PAIR(2, 1));
+  }
+  for (const std::uint32_t what : {0u, WEFT_DB_CQ_ARM, WEFT_DB_CQ_ARM | WEFT_DB_CQ_SOLICITED}) {
+    board.doorbell(1, WEFT_DB_CQ, WEFT_DB_PAIR(WEFT_DB_CQ_NUMBER | what, 1));
+  }
+  EXPECT_EQ(board.counter(WEFT_CTR_err_unsupported) - before, 8u);
+  EXPECT_EQ(board.counter(WEFT_CTR_mmio_unknown), 0u);
+  board.doorbell(1, WEFT_DB_FIFO(WEFT_FIFOS_PER_CONTEXT), 1);
+  EXPECT_EQ(board.counter(WEFT_CTR_mmio_unknown), 1u);
+}
+
+TEST_F(DeviceTest, IdentifySaysWhatIsOffered) {
+  board.start();
+  ASSERT_EQ(board.mailbox(WEFT_MBOX_IDENTIFY, Nothing{}), WEFT_ERR_OK);
+  const auto identity = board.answered<weft_mbox_identity>();
+  EXPECT_EQ(identity.caps, board.read32(WEFT_REG_CAPS));
+  EXPECT_EQ(identity.contexts, board.read32(WEFT_REG_CONTEXTS));
+  EXPECT_EQ(identity.regions, board.read32(WEFT_REG_REGIONS));
+  EXPECT_EQ(identity.qps, board.read32(WEFT_REG_QPS));
+  EXPECT_EQ(identity.gids_per_port, 32u);
 }
 
 // A queue full of work of every kind, in the middle of which everything goes away.
@@ -540,12 +570,9 @@ TEST(Firmware, PortShowsTheDevice) {
     bus.io_write(WEFT_FWIO_TABLE_DATA + 8, 1u << 20);
     bus.io_write(WEFT_FWIO_TABLE_OP, WEFT_MBOX_HBM_ZERO);
     while ((done = bus.io_read(WEFT_FWIO_TABLE_STATUS)) == WEFT_FW_TABLE_BUSY) ++busy;
-    // The firmware's own operation, and those of verbs.
-    for (std::uint32_t op : {WEFT_MBOX_IDENTIFY, WEFT_MBOX_CQ_CREATE, WEFT_MBOX_CQ_DESTROY, WEFT_MBOX_SRQ_CREATE,
-                             WEFT_MBOX_SRQ_DESTROY, WEFT_MBOX_AH_CREATE, WEFT_MBOX_AH_DESTROY, WEFT_MBOX_GID_SET}) {
-      bus.io_write(WEFT_FWIO_TABLE_OP, op);
-      EXPECT_EQ(bus.io_read(WEFT_FWIO_TABLE_STATUS), std::uint32_t{WEFT_ERR_BAD_OP}) << op;
-    }
+    // The firmware's own operation.
+    bus.io_write(WEFT_FWIO_TABLE_OP, WEFT_MBOX_IDENTIFY);
+    EXPECT_EQ(bus.io_read(WEFT_FWIO_TABLE_STATUS), std::uint32_t{WEFT_ERR_BAD_OP});
     bus.io_write(WEFT_FWIO_READY, 1);
     bus.io_write(WEFT_FWIO_IDLE, 1);
     bus.io_write(WEFT_FWIO_IDLE, 1);
@@ -554,7 +581,7 @@ TEST(Firmware, PortShowsTheDevice) {
   board.host.now = 5'000'000'000;
   board.write32(WEFT_REG_CTL, WEFT_CTL_BOOT);
   board.run();
-  EXPECT_EQ(seen[0], 0x10000u);
+  EXPECT_EQ(seen[0], 0x20000u);
   EXPECT_EQ(seen[1], Board::kHbm);
   EXPECT_EQ(seen[2], 0x54464557u);  // "WEFT0000"
   EXPECT_GT(seen[3], 20'000u);
@@ -580,6 +607,111 @@ TEST(Firmware, HostsDiscardIsUsedForZeroing) {
   EXPECT_EQ(board.hbm.data()[99], std::byte{1});
   EXPECT_EQ(board.hbm.data()[100], std::byte{0});
   EXPECT_EQ(board.hbm.data()[150], std::byte{1});
+  // Both in one range: the pages inside go to the host.
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_HBM_ZERO, weft_mbox_range{32768 + 1000, 8192}), WEFT_ERR_OK);
+  EXPECT_EQ(board.host.discards, 2u);
+  EXPECT_EQ(board.hbm.data()[32768 + 999], std::byte{1});
+  for (std::size_t i = 0; i < 8192; ++i) ASSERT_EQ(board.hbm.data()[32768 + 1000 + i], std::byte{0}) << i;
+  EXPECT_EQ(board.hbm.data()[32768 + 1000 + 8192], std::byte{1});
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_HBM_ZERO, weft_mbox_range{0, 0}), WEFT_ERR_BAD_RANGE);
+}
+
+// Zeroing holds nobody up: a command that came after it is done long before it ends.
+TEST(Firmware, ZeroingGoesOnInPiecesBesideTheDataPath) {
+  for (const bool discard : {true, false}) {
+    Board board{std::nullopt, Board::defaults(), [discard](FakeHost& host) { host.with_discard = discard; }};
+    board.start();
+    const Place data = board.hbm_region(0, 4096);
+    Board::Queue queue = board.make_queue();
+    const weft_mbox_range all{0, Board::kHbm};
+    board.post(WEFT_MBOX_HBM_ZERO, all);
+    queue.submit({then(fill(data + 64, 0x77, 64), 3)});
+    unsigned steps = 0;
+    unsigned command_at = 0;
+    while (!board.answered_now()) {
+      ASSERT_LT(++steps, 100000u);
+      board.step();
+      if (command_at == 0 && board.shadow(3) == 1) command_at = steps;
+    }
+    // A step's piece: 1 MiB by hand, 16 times that by the host.
+    EXPECT_GE(steps, Board::kHbm >> (discard ? 24 : 20));
+    EXPECT_GT(command_at, 0u);
+    EXPECT_LT(command_at, 3u);
+    EXPECT_LE(board.host.largest_discard, 16u << 20);
+  }
+}
+
+// The firmware is the guest's: what it makes the tables do in one step is bounded, however often it asks.
+TEST(Firmware, TableWorkOfAStepIsBounded) {
+  unsigned executed = 0;
+  unsigned looks = 0;
+  Board operations{scripted([&](model::FirmwareBus& bus) {
+    for (int i = 0; i < 1000 && bus.io_read(WEFT_FWIO_TABLE_STATUS) != WEFT_FW_TABLE_BUSY; ++i) {
+      bus.io_write(WEFT_FWIO_TABLE_DATA, 1);
+      bus.io_write(WEFT_FWIO_TABLE_OP, WEFT_MBOX_CTX_DESTROY);
+      ++executed;
+    }
+    return model::Firmware::Progress{};
+  })};
+  operations.write32(WEFT_REG_CTL, WEFT_CTL_BOOT);
+  operations.step();
+  EXPECT_LE(executed, 16u);
+  const unsigned first = executed;
+  operations.step();
+  EXPECT_GT(executed, first) << "the one that waited is executed in the next step";
+
+  Board bytes{scripted([&](model::FirmwareBus& bus) {
+    if (looks == 0) {
+      bus.io_write(WEFT_FWIO_TABLE_DATA + 8, 32u << 20);
+      bus.io_write(WEFT_FWIO_TABLE_OP, WEFT_MBOX_HBM_ZERO);
+    }
+    for (int i = 0; i < 8192; ++i, ++looks) {
+      if (bus.io_read(WEFT_FWIO_TABLE_STATUS) != WEFT_FW_TABLE_BUSY) break;
+    }
+    return model::Firmware::Progress{};
+  })};
+  std::memset(bytes.hbm.data(), 1, 32u << 20);
+  bytes.write32(WEFT_REG_CTL, WEFT_CTL_BOOT);
+  for (unsigned step = 0; step < 4; ++step) {
+    const auto zeroed = [&] {
+      return std::find(bytes.hbm.data(), bytes.hbm.data() + (32u << 20), std::byte{1}) - bytes.hbm.data();
+    };
+    const auto before = zeroed();
+    bytes.step();
+    EXPECT_LE(zeroed() - before, 2 << 20);
+  }
+}
+
+// The NIC without the accelerator.
+TEST(Kind, NicAloneOffersNoQueuesAndHasNoHbm) {
+  model::Options options = Board::defaults();
+  options.accelerator = false;
+  options.hbm_bytes = 0;
+  Board board{std::nullopt, options};
+  weft_abi_info info{};
+  info.size = sizeof(info);
+  board.device->info(info);
+  EXPECT_EQ(info.device, WEFT_PCI_DEVICE_NIC);
+  EXPECT_EQ(info.class_code, 0x0200u);
+  EXPECT_EQ(info.bar[WEFT_BAR_HBM].size, 0u);
+  EXPECT_EQ(info.links, 1u);
+  EXPECT_STREQ(info.name, "weft-nic");
+  EXPECT_EQ(board.read32(WEFT_REG_CAPS), 0u);
+  EXPECT_EQ(board.read64(WEFT_REG_HBM_SIZE), 0u);
+  board.start();
+  ASSERT_EQ(board.mailbox(WEFT_MBOX_IDENTIFY, Nothing{}), WEFT_ERR_OK);
+  const auto identity = board.answered<weft_mbox_identity>();
+  EXPECT_EQ(identity.caps, 0u);
+  EXPECT_STREQ(reinterpret_cast<const char*>(identity.board), "Weft emulated NIC");
+  const Place ring = board.host_region(board.host.alloc(4096), 4096);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_QUEUE_CREATE, weft_queue_entry{1, 0, ring.key, 16, ring.va, 0, 0, {}}),
+            WEFT_ERR_UNSUPPORTED);
+  weft_qp_entry channel{};
+  channel.ctx = 1;
+  channel.type = WEFT_QP_CHANNEL;
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_QP_CREATE, channel), WEFT_ERR_UNSUPPORTED);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_HBM_ZERO, weft_mbox_range{0, 4096}), WEFT_ERR_BAD_RANGE);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_PORT_GET, weft_mbox_index{0, 0}), WEFT_ERR_OK);
 }
 
 }  // namespace

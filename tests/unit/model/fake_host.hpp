@@ -121,6 +121,7 @@ class FakeHost {
     if (with_discard) {
       host.ram_discard = [](void* o, std::uint32_t, std::uint64_t offset, std::uint64_t bytes) {
         ++self(o).discards;
+        self(o).largest_discard = std::max(self(o).largest_discard, bytes);
         if (self(o).hbm.size() < offset + bytes) return -EINVAL;
         std::memset(self(o).hbm.data() + offset, 0, bytes);
         return 0;
@@ -167,6 +168,7 @@ class FakeHost {
   unsigned maps = 0;
   unsigned bad_unmaps = 0;
   unsigned discards = 0;
+  std::uint64_t largest_discard = 0;
   unsigned credits = 0;
   weft_abi_dma_counters counters{};
   std::vector<std::uint32_t> interrupts;

@@ -22,9 +22,11 @@ class FakeNic final : public model::Nic {
     port.speed_mbps = 100000;
     return WEFT_ERR_OK;
   }
-  model::Error port_set(const weft_mbox_port& port) override {
+  model::Error port_set(const weft_mbox_port_set& port) override {
     return port.port == 0 ? WEFT_ERR_OK : WEFT_ERR_MBOX_NOT_FOUND;
   }
+  model::Error gid_get(weft_mbox_gid&) override { return WEFT_ERR_OK; }
+  model::Error gid_set(const weft_mbox_gid&) override { return WEFT_ERR_OK; }
   std::span<const std::uint64_t> counters(std::uint32_t) const override { return port_counters; }
 
   model::Error qp_create(weft_qp_entry& qp) override {

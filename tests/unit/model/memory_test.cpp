@@ -211,7 +211,7 @@ TEST_F(MemoryTest, ImpossibleRegionsAreRefused) {
   EXPECT_NE(refused([](auto& e) { e.key = WEFT_KEY(0xffffff, 1); }), WEFT_ERR_OK);
   EXPECT_NE(refused([](auto& e) { e.type = WEFT_REGION_NONE; }), WEFT_ERR_OK);
   EXPECT_NE(refused([](auto& e) { e.type = 5; }), WEFT_ERR_OK);
-  EXPECT_NE(refused([](auto& e) { e.rights = 0x20; }), WEFT_ERR_OK);
+  EXPECT_NE(refused([](auto& e) { e.rights = 0x40; }), WEFT_ERR_OK);
   EXPECT_NE(refused([](auto& e) { e.ctx = 9; }), WEFT_ERR_OK);
   EXPECT_NE(refused([](auto& e) { e.length = 0; }), WEFT_ERR_OK);
   EXPECT_NE(refused([](auto& e) { e.va = UINT64_MAX - 4096; }), WEFT_ERR_OK);
@@ -296,6 +296,138 @@ TEST_F(NicMemory, PointersAreForHbmAndCounted) {
   EXPECT_EQ(memory().check({1, 0}, {hbm.key, hbm.va, 10}), WEFT_ERR_BAD_RIGHTS);
   EXPECT_EQ(memory().signal(1, WEFT_SYNCS_PER_CONTEXT, 1), WEFT_ERR_BAD_SYNC);
   EXPECT_EQ(memory().signal(77, 0, 1), WEFT_ERR_BAD_SYNC);
+}
+
+// Commands run in PD 0 of their context.
+TEST_F(MemoryTest, ProtectionDomainIsChecked) {
+  weft_region_entry entry = board.entry(1, WEFT_REGION_HBM, WEFT_VA_HBM + (20u << 20), 4096, 20u << 20, Board::kAll);
+  entry.pd = WEFT_PD_MAX + 1;
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_REGION_CREATE, entry), WEFT_ERR_BAD_FIELD);
+  entry.pd = 7;
+  ASSERT_EQ(board.mailbox(WEFT_MBOX_REGION_CREATE, entry), WEFT_ERR_OK);
+  std::memset(board.hbm.data() + (20u << 20), 0x11, 4096);
+  std::memset(board.hbm.data(), 0x22, 4096);
+  const Place other{entry.key, entry.va};
+  EXPECT_EQ(copied(other, hbm, 64), WEFT_ERR_BAD_PD);
+  EXPECT_EQ(copied(hbm, other, 64), WEFT_ERR_BAD_PD);
+  EXPECT_EQ(board.hbm.data()[20u << 20], std::byte{0x11});
+  EXPECT_EQ(board.hbm.data()[0], std::byte{0x22});
+  EXPECT_EQ(board.counter(WEFT_CTR_err_bad_pd), 2u);
+  EXPECT_EQ(board.counter(WEFT_CTR_err_bad_key), 0u);
+  // Nor is it a queue's ring.
+  weft_queue_entry queue{};
+  queue.ctx = 1;
+  queue.queue = 5;
+  queue.ring_key = entry.key;
+  queue.entries = 16;
+  queue.ring_addr = entry.va;
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_QUEUE_CREATE, queue), WEFT_ERR_BAD_PD);
+}
+
+TEST_F(MemoryTest, EveryPathComparesProtectionDomains) {
+  FakeHost host;
+  Memory memory(1u << 20);
+  model::HostPort port(host.abi());
+  model::Counters counters;
+  model::Interrupts interrupts(port, counters);
+  model::Contexts contexts(port, counters, interrupts);
+  model::RegionTable table(port, counters, contexts);
+  table.attach_hbm(memory.span());
+  ASSERT_EQ(contexts.create({4, 1, 0, 16, 0, 0}), WEFT_ERR_OK);
+  weft_region_entry entry{};
+  entry.ctx = 4;
+  entry.pd = 9;
+  entry.rights = Board::kAll;
+  entry.key = WEFT_KEY(1, 1);
+  entry.type = WEFT_REGION_HBM;
+  entry.length = 4096;
+  ASSERT_EQ(table.create(entry), WEFT_ERR_OK);
+  entry.key = WEFT_KEY(2, 1);
+  entry.type = WEFT_REGION_SYNC;
+  entry.length = 64;
+  ASSERT_EQ(table.create(entry), WEFT_ERR_OK);
+  std::uint64_t word = 0;
+  const auto bytes = std::as_writable_bytes(std::span(&word, 1));
+  unsigned refused = 0;
+  for (const std::uint32_t pd : {9u, 0u, 8u, 10u}) {
+    const model::Error want = pd == 9 ? WEFT_ERR_OK : WEFT_ERR_BAD_PD;
+    const auto who = [pd](std::uint32_t right) { return model::Access{4, right, pd}; };
+    const model::Range range{WEFT_KEY(1, 1), 0, 8};
+    model::Error error = WEFT_ERR_OK;
+    EXPECT_EQ(table.check(who(WEFT_RIGHT_READ), range), want);
+    EXPECT_EQ(table.read(who(WEFT_RIGHT_READ), range, bytes), want);
+    EXPECT_EQ(table.write(who(WEFT_RIGHT_REMOTE_WRITE), range, bytes), want);
+    EXPECT_EQ(table.hbm(who(WEFT_RIGHT_READ), range, error) != nullptr, pd == 9);
+    EXPECT_EQ(error, want);
+    EXPECT_EQ(table.fetch_add(who(WEFT_RIGHT_REMOTE_ATOMIC), WEFT_KEY(2, 1), 8, 1, word), want);
+    EXPECT_EQ(table.compare_swap(who(WEFT_RIGHT_REMOTE_ATOMIC), WEFT_KEY(1, 1), 8, 0, 1, word), want);
+    if (pd != 9) refused += 6;
+  }
+  EXPECT_EQ(counters.get(WEFT_CTR_err_bad_pd), refused);
+  EXPECT_EQ(contexts.value(4, 1), 1u);
+}
+
+// Regions that work requests will register or bind exist from their making on, and grant nothing until then.
+TEST_F(MemoryTest, AllocatedInvalidRegionsGrantNothing) {
+  weft_region_entry fast = board.entry(1, WEFT_REGION_HOST, 0, 0, 0, Board::kAll);
+  fast.flags = WEFT_REGION_FAST;
+  fast.pages = 256;
+  ASSERT_EQ(board.mailbox(WEFT_MBOX_REGION_CREATE, fast), WEFT_ERR_OK);
+  const weft_region_entry window = board.entry(1, WEFT_REGION_WINDOW, 0, 0, 0, 0);
+  ASSERT_EQ(board.mailbox(WEFT_MBOX_REGION_CREATE, window), WEFT_ERR_OK);
+  for (const std::uint32_t key : {fast.key, window.key}) {
+    EXPECT_EQ(copied({key, 0}, hbm, 8), WEFT_ERR_KEY_INVALID);
+    EXPECT_EQ(copied(hbm, {key, 0}, 8), WEFT_ERR_KEY_INVALID);
+  }
+  EXPECT_EQ(board.counter(WEFT_CTR_err_key_invalid), 4u);
+  EXPECT_EQ(board.mailbox(WEFT_MBOX_REGION_CREATE, window), WEFT_ERR_MBOX_BUSY);
+  for (const std::uint32_t key : {fast.key, window.key}) {
+    EXPECT_EQ(board.mailbox(WEFT_MBOX_REGION_DESTROY, weft_mbox_index{key, 0}), WEFT_ERR_OK);
+    EXPECT_EQ(copied(hbm, {key, 0}, 8), WEFT_ERR_BAD_KEY);
+  }
+  const auto refused = [&](weft_region_entry entry, auto change) {
+    entry.key = board.new_key();
+    change(entry);
+    return board.mailbox(WEFT_MBOX_REGION_CREATE, entry) == WEFT_ERR_BAD_FIELD;
+  };
+  for (const weft_region_entry& good : {fast, window}) {
+    EXPECT_TRUE(refused(good, [](auto& e) { e.va = 4096; }));
+    EXPECT_TRUE(refused(good, [](auto& e) { e.length = 4096; }));
+    EXPECT_TRUE(refused(good, [](auto& e) { e.base = 4096; }));
+    EXPECT_TRUE(refused(good, [](auto& e) { e.levels = 1; }));
+    EXPECT_TRUE(refused(good, [](auto& e) { e.page_shift = 12; }));
+    EXPECT_TRUE(refused(good, [](auto& e) { e.flags |= 2; }));
+  }
+  EXPECT_TRUE(refused(fast, [](auto& e) { e.pages = 0; }));
+  EXPECT_TRUE(refused(fast, [](auto& e) { e.type = WEFT_REGION_HBM; }));
+  EXPECT_TRUE(refused(window, [](auto& e) { e.rights = WEFT_RIGHT_REMOTE_READ; }));
+  EXPECT_TRUE(refused(window, [](auto& e) { e.pages = 1; }));
+}
+
+TEST_F(MemoryTest, FieldsWithoutMeaningAreRefused) {
+  const auto refused = [&](weft_region_type type, auto change) {
+    const bool sync = type == WEFT_REGION_SYNC;
+    const std::uint64_t at = type == WEFT_REGION_HOST ? board.host.alloc(4096) : 0;
+    weft_region_entry entry = board.entry(1, type, 0, sync ? 64 : 4096, at, Board::kAll);
+    change(entry);
+    return board.mailbox(WEFT_MBOX_REGION_CREATE, entry) == WEFT_ERR_BAD_FIELD;
+  };
+  for (const weft_region_type type : {WEFT_REGION_HBM, WEFT_REGION_HOST, WEFT_REGION_SYNC}) {
+    EXPECT_FALSE(refused(type, [](auto&) {})) << type;
+    EXPECT_TRUE(refused(type, [](auto& e) { e.page_shift = 12; })) << type;
+    EXPECT_TRUE(refused(type, [](auto& e) { e.pages = 1; })) << type;
+    EXPECT_TRUE(refused(type, [](auto& e) { e.flags = 2; })) << type;
+    EXPECT_TRUE(refused(type, [](auto& e) { e.levels = 3; })) << type;
+    EXPECT_TRUE(refused(type, [](auto& e) { e.rights = 1 << 6; })) << type;
+    EXPECT_TRUE(refused(type, [](auto& e) { e.reserved = 1; })) << type;
+  }
+  for (const weft_region_type type : {WEFT_REGION_HBM, WEFT_REGION_SYNC}) {
+    EXPECT_TRUE(refused(type, [](auto& e) {
+      e.levels = 1;
+      e.page_shift = 12;
+      e.pages = 1;
+    })) << type;
+  }
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ class SyncTest : public testing::Test {
     board.host.writes.clear();
   }
   void signal(std::uint32_t sync, std::uint32_t add) { board.doorbell(1, WEFT_DB_SIGNAL, WEFT_DB_PAIR(sync, add)); }
-  void arm(std::uint32_t sync, std::uint32_t value) { board.doorbell(1, WEFT_DB_ARM, WEFT_DB_PAIR(sync, value)); }
+  void arm(std::uint32_t sync, std::uint64_t value) { board.doorbell(1, WEFT_DB_ARM, WEFT_DB_ARM_VALUE(sync, value)); }
   // Interrupts on the context's vector since the last look.
   std::size_t interrupts() {
     board.run();
@@ -79,16 +79,43 @@ TEST_F(SyncTest, ArmFiresAtOnceWhenAlreadyReached) {
 }
 
 TEST_F(SyncTest, ArmComparesAsSerialNumbers) {
-  signal(3, 0xffffffff);
-  signal(3, 0xffffffff);  // 2^33 - 2: low half 0xfffffffe
+  Board::Queue queue = board.make_queue();
+  queue.submit({add_to(3, (std::uint64_t{1} << 52) - 2)});
   EXPECT_EQ(interrupts(), 0u);
-  arm(3, 1);  // three ahead, over the wrap
+  arm(3, (std::uint64_t{1} << 52) + 1);  // three ahead, over the end of what the doorbell holds
   EXPECT_EQ(interrupts(), 0u);
   signal(3, 2);
   EXPECT_EQ(interrupts(), 0u);
   signal(3, 1);
   EXPECT_EQ(interrupts(), 1u);
-  arm(3, 0xfffffff0);  // behind
+  arm(3, (std::uint64_t{1} << 52) - 5);  // behind
+  EXPECT_EQ(interrupts(), 1u);
+}
+
+// However far one signal goes past an armed value, the interrupt comes.
+TEST_F(SyncTest, ArmIsNotLostByALargeSignal) {
+  Board::Queue queue = board.make_queue();
+  std::uint32_t sync = 3;
+  for (const std::uint64_t past : {std::uint64_t{1} << 31, std::uint64_t{1} << 32, (std::uint64_t{1} << 51) + 5,
+                                   std::uint64_t{1} << 52, (std::uint64_t{1} << 63) + 7, UINT64_MAX - 5}) {
+    arm(++sync, 5);
+    EXPECT_EQ(interrupts(), 0u);
+    queue.submit({add_to(sync, 5 + past)});
+    EXPECT_EQ(interrupts(), 1u) << past;
+    queue.submit({add_to(sync, 0)});
+    EXPECT_EQ(interrupts(), 0u) << "it is told once";
+  }
+}
+
+TEST_F(SyncTest, ArmReachesFarAhead) {
+  Board::Queue queue = board.make_queue();
+  arm(3, WEFT_ARM_AHEAD_MAX);
+  EXPECT_EQ(interrupts(), 0u);
+  queue.submit({add_to(3, WEFT_ARM_AHEAD_MAX - 1)});
+  EXPECT_EQ(interrupts(), 0u);
+  signal(3, 1);
+  EXPECT_EQ(interrupts(), 1u);
+  arm(4, WEFT_ARM_AHEAD_MAX + 1);  // more than can be said: counts as behind
   EXPECT_EQ(interrupts(), 1u);
 }
 
@@ -152,7 +179,7 @@ TEST_F(SyncTest, NoWakeupIsLostWhereverTheSignalFalls) {
 
 TEST_F(SyncTest, BadNumbersAreCountedAndIgnored) {
   signal(WEFT_SYNCS_PER_CONTEXT, 1);
-  arm(UINT32_MAX, 1);
+  board.doorbell(200, WEFT_DB_ARM, WEFT_DB_ARM_VALUE(0, 1));
   board.doorbell(200, WEFT_DB_SIGNAL, WEFT_DB_PAIR(0, 1));
   board.run();
   EXPECT_EQ(board.counter(WEFT_CTR_err_bad_sync), 3u);
@@ -165,7 +192,8 @@ TEST_F(SyncTest, ContextsAndConfigurationsAreChecked) {
   };
   EXPECT_NE(made(WEFT_CONTEXTS_MAX, 1, 0, 1, 0), WEFT_ERR_OK);
   EXPECT_NE(made(2, WEFT_VECTORS, 0, 1, 0), WEFT_ERR_OK);
-  EXPECT_NE(made(2, 1, 4, 1, 0), WEFT_ERR_OK);
+  EXPECT_EQ(made(2, 1, 4, 1, 0), WEFT_ERR_BAD_ALIGN);
+  EXPECT_EQ(made(2, 1, UINT64_MAX - 7, 1, 0), WEFT_ERR_BAD_RANGE);
   EXPECT_NE(made(2, 1, 0, 0, 0), WEFT_ERR_OK);
   EXPECT_NE(made(2, 1, 0, WEFT_SYNCS_PER_CONTEXT + 1, 0), WEFT_ERR_OK);
   EXPECT_NE(made(2, 1, 0, 1, 1), WEFT_ERR_OK);

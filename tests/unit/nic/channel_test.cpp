@@ -173,7 +173,7 @@ TEST(Channel, Ipv6AndVlan) {
   Net net;
   Params p;
   p.ipv6 = true;
-  p.vlan = 7;
+  for (Node* node : {&net.a(), &net.b()}) ASSERT_EQ(set_vlan(*node->nic, 1, 7), WEFT_ERR_OK);
   const Pair pair = connect(net, p);
   regions(net.a(), net.b(), 5000);
   Tap tap(net);
@@ -186,6 +186,80 @@ TEST(Channel, Ipv6AndVlan) {
     EXPECT_FALSE(f.ipv4);
     EXPECT_EQ(f.vlan, 7u);
   }
+}
+
+// A GID of its own VLAN and MAC, as of a VLAN device above the port's netdev; the tag has the vector's priority.
+TEST(Channel, AddressFromTheGidTable) {
+  Net net;
+  Node* const nodes[] = {&net.a(), &net.b()};
+  std::vector<std::uint8_t> gid[2];
+  std::vector<std::uint8_t> mac[2];
+  for (std::uint8_t i = 0; i < 2; ++i) {
+    gid[i] = {0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, static_cast<std::uint8_t>(i + 1)};
+    mac[i] = {0x06, 0, 0, 0, 0, i};
+    ASSERT_EQ(set_gid(*nodes[i]->nic, 17, WEFT_GID_ROCE_V2_IPV6, gid[i], 0x123, mac[i]), WEFT_ERR_OK);
+  }
+  const Params p;
+  std::uint32_t qpn[2] = {};
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(create(*nodes[i]->nic, qpn[i], p), WEFT_ERR_OK);
+  for (int i = 0; i < 2; ++i) {
+    weft_qp_entry entry = remote(*nodes[1 - i]->nic, qpn[1 - i], p);
+    entry.av.sgid_index = 17;
+    entry.av.sl = 5;
+    std::copy(gid[1 - i].begin(), gid[1 - i].end(), entry.av.dgid);
+    std::copy(mac[1 - i].begin(), mac[1 - i].end(), entry.av.dmac);
+    ASSERT_EQ(connect_one(*nodes[i]->nic, qpn[i], entry, p), WEFT_ERR_OK);
+    weft_qp_entry now{};
+    ASSERT_EQ(nodes[i]->nic->qp_query(p.context, qpn[i], now), WEFT_ERR_OK);
+    EXPECT_TRUE(std::equal(gid[i].begin(), gid[i].end(), now.sgid));
+    EXPECT_TRUE(std::equal(mac[i].begin(), mac[i].end(), now.smac));
+    EXPECT_EQ(now.vlan, 0x123);
+  }
+  regions(net.a(), net.b(), 5000);
+  Tap tap(net);
+  net.a().nic->post(qpn[0], write_request(1, 0, 5000));
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(net.a().completions.size(), 1u);
+  EXPECT_EQ(net.a().completions[0].error, WEFT_ERR_OK);
+  EXPECT_EQ(net.a().mem.region(kSource).bytes, net.b().mem.region(kTarget).bytes);
+  ASSERT_FALSE(tap.raw[0].empty());
+  // IEEE 802.1Q: destination, source, 0x8100, then 3 bits of priority, DEI, 12 bits of VLAN.
+  const std::vector<std::uint8_t> want{6, 0, 0, 0, 0, 1, 6, 0, 0, 0, 0, 0, 0x81, 0x00, 0xa1, 0x23, 0x86, 0xdd};
+  EXPECT_EQ(std::memcmp(tap.raw[0][0].data(), want.data(), want.size()), 0);
+  // The entry goes: what still comes for that address is nobody's.
+  ASSERT_EQ(set_gid(*net.b().nic, 17, WEFT_GID_NONE, {}, 0), WEFT_ERR_OK);
+  net.a().nic->post(qpn[0], write_request(2, 0, 100));
+  ASSERT_TRUE(net.run());
+  EXPECT_EQ(net.a().completions.at(1).error, WEFT_ERR_RETRY_EXCEEDED);
+  EXPECT_GT(net.b().counter(WEFT_PCTR_drop_not_mine), 0u);
+}
+
+// A key of another protection domain of the same context helps neither the sender nor the peer.
+TEST(Channel, ProtectionDomains) {
+  Net net;
+  Params p;
+  p.pd = 3;
+  for (const auto& [source, target] : {std::pair{3u, 3u}, {0u, 3u}, {3u, 0u}}) {
+    const Pair pair = connect(net, p);
+    regions(net.a(), net.b(), 5000);
+    net.a().mem.region(kSource).pd = source;
+    net.b().mem.region(kTarget).pd = target;
+    net.a().completions.clear();
+    net.a().nic->post(pair.a, write_request(1, 0, 5000));
+    ASSERT_TRUE(net.run());
+    ASSERT_EQ(net.a().completions.size(), 1u);
+    EXPECT_EQ(net.a().completions[0].error, source != 3   ? WEFT_ERR_BAD_PD
+                                            : target != 3 ? WEFT_ERR_REMOTE_ACCESS
+                                                          : WEFT_ERR_OK);
+    const auto& bytes = net.b().mem.region(kTarget).bytes;
+    const bool arrived = bytes == net.a().mem.region(kSource).bytes;
+    EXPECT_EQ(arrived, source == 3 && target == 3);
+    if (!arrived) {
+      EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == kFill; }));
+    }
+  }
+  ASSERT_FALSE(net.b().failed.empty());
+  EXPECT_EQ(net.b().failed.back().error, WEFT_ERR_BAD_PD);
 }
 
 TEST(Channel, PsnWrapsAt24Bits) {

@@ -129,8 +129,8 @@ TEST(Fault, LinkThatStaysDownEndsAndAdminDownRefuses) {
   ASSERT_EQ(net.a().completions.size(), 1u);
   EXPECT_EQ(net.a().completions[0].error, WEFT_ERR_RETRY_EXCEEDED);
   const Pair next = connect(net);
-  weft_mbox_port port{};
-  port.set = 1;
+  weft_mbox_port_set port{};
+  port.set = WEFT_PORT_SET_ADMIN;
   net.a().nic->port_set(port);
   EXPECT_EQ(net.a().nic->post(next.a, write_request(1, 0, 1)), WEFT_ERR_PORT_DOWN);
 }

@@ -34,6 +34,7 @@ class TestMemory final : public Memory {
     std::vector<std::byte> bytes;
     bool hbm = true;
     bool reachable = true;
+    std::uint32_t pd = 0;
   };
 
   Region& add(std::uint32_t key, Region region) { return regions_[key] = std::move(region); }
@@ -44,6 +45,7 @@ class TestMemory final : public Memory {
     const auto found = regions_.find(range.key);
     if (found == regions_.end() || found->second.context != who.context) return WEFT_ERR_BAD_KEY;
     const Region& r = found->second;
+    if (r.pd != who.pd) return WEFT_ERR_BAD_PD;
     if ((r.rights & who.right) == 0) return WEFT_ERR_BAD_RIGHTS;
     if (range.address < r.va || range.address - r.va > r.bytes.size() ||
         range.length > r.bytes.size() - (range.address - r.va)) {
@@ -242,10 +244,10 @@ struct Params {
   std::uint8_t rnr_retry = 7;
   std::uint32_t psn = 0x123456;
   bool ipv6 = false;
-  std::uint16_t vlan = 0xffff;
   std::uint8_t traffic_class = 0;
   std::uint32_t access = WEFT_RIGHT_REMOTE_WRITE;
   std::uint32_t context = 5;
+  std::uint32_t pd = 0;
 };
 
 inline constexpr std::uint32_t kSyncBase = 100;
@@ -254,6 +256,7 @@ inline constexpr std::uint32_t kSyncCount = 16;
 inline Error create(Nic& nic, std::uint32_t& qpn, const Params& p) {
   weft_qp_entry entry{};
   entry.ctx = p.context;
+  entry.pd = p.pd;
   entry.type = WEFT_QP_CHANNEL;
   entry.access = p.access;
   entry.sync_base = kSyncBase;
@@ -278,12 +281,13 @@ inline weft_qp_entry remote(Nic& peer, std::uint32_t qpn, const Params& p) {
   weft_mbox_port port{};
   peer.port_get(port);
   weft_qp_entry entry{};
-  std::memcpy(entry.dmac, port.mac, 6);
+  std::memcpy(entry.av.dmac, port.mac, 6);
   if (p.ipv6) {
-    std::memcpy(entry.dgid, port.ipv6, 16);
+    entry.av.sgid_index = 1;
+    std::memcpy(entry.av.dgid, port.ipv6, 16);
   } else {
-    entry.dgid[10] = entry.dgid[11] = 0xff;
-    std::memcpy(entry.dgid + 12, port.ipv4, 4);
+    entry.av.dgid[10] = entry.av.dgid[11] = 0xff;
+    std::memcpy(entry.av.dgid + 12, port.ipv4, 4);
   }
   entry.dest_qpn = qpn;
   entry.path_mtu = p.mtu;
@@ -292,19 +296,46 @@ inline weft_qp_entry remote(Nic& peer, std::uint32_t qpn, const Params& p) {
   entry.rnr_retry = p.rnr_retry;
   entry.sq_psn = p.psn;
   entry.rq_psn = p.psn;
-  entry.vlan = p.vlan;
-  entry.traffic_class = p.traffic_class;
+  entry.av.traffic_class = p.traffic_class;
+  entry.access = p.access;
+  entry.pkey = 0xffff;
   return entry;
 }
 
-inline constexpr std::uint32_t kRtrMask = WEFT_QPM_PATH | WEFT_QPM_MTU | WEFT_QPM_DEST | WEFT_QPM_RQ_PSN;
-inline constexpr std::uint32_t kRtsMask = WEFT_QPM_SQ_PSN | WEFT_QPM_RETRY;
+// What a reliable connection requires (IBTA volume 1, section 11.2.5.2).
+inline constexpr std::uint32_t kInitMask = WEFT_QPM_PORT | WEFT_QPM_PKEY | WEFT_QPM_ACCESS;
+inline constexpr std::uint32_t kRtrMask =
+    WEFT_QPM_PATH | WEFT_QPM_MTU | WEFT_QPM_DEST | WEFT_QPM_RQ_PSN | WEFT_QPM_RNR_TIMER | WEFT_QPM_DEST_RD_ATOMIC;
+inline constexpr std::uint32_t kRtsMask = WEFT_QPM_SQ_PSN | WEFT_QPM_RETRY | WEFT_QPM_RD_ATOMIC;
 
-inline Error connect_one(Nic& nic, std::uint32_t qpn, Nic& peer, std::uint32_t peer_qpn, const Params& p) {
-  const weft_qp_entry entry = remote(peer, peer_qpn, p);
-  if (const Error e = to_state(nic, qpn, WEFT_QPS_INIT, 0, entry, p.context); e != WEFT_ERR_OK) return e;
+// An entry of port 0's GID table made anew.
+inline Error set_gid(Nic& nic, std::uint32_t index, weft_gid_type type, const std::vector<std::uint8_t>& gid,
+                     std::uint16_t vlan = WEFT_VLAN_NONE, const std::vector<std::uint8_t>& mac = {}) {
+  weft_mbox_gid entry{};
+  entry.index = index;
+  entry.type = static_cast<std::uint8_t>(type);
+  entry.vlan = vlan;
+  std::copy(gid.begin(), gid.end(), entry.gid);
+  std::copy(mac.begin(), mac.end(), entry.mac);
+  return nic.gid_set(entry);
+}
+// The port's present address at `index`, in VLAN `vlan` from now on.
+inline Error set_vlan(Nic& nic, std::uint32_t index, std::uint16_t vlan) {
+  weft_mbox_gid entry{};
+  entry.index = index;
+  if (const Error error = nic.gid_get(entry); error != WEFT_ERR_OK) return error;
+  entry.vlan = vlan;
+  return nic.gid_set(entry);
+}
+
+inline Error connect_one(Nic& nic, std::uint32_t qpn, const weft_qp_entry& entry, const Params& p) {
+  if (const Error e = to_state(nic, qpn, WEFT_QPS_INIT, kInitMask, entry, p.context); e != WEFT_ERR_OK) return e;
   if (const Error e = to_state(nic, qpn, WEFT_QPS_RTR, kRtrMask, entry, p.context); e != WEFT_ERR_OK) return e;
   return to_state(nic, qpn, WEFT_QPS_RTS, kRtsMask, entry, p.context);
+}
+
+inline Error connect_one(Nic& nic, std::uint32_t qpn, Nic& peer, std::uint32_t peer_qpn, const Params& p) {
+  return connect_one(nic, qpn, remote(peer, peer_qpn, p), p);
 }
 
 struct Pair {
@@ -315,8 +346,8 @@ inline Pair connect(Net& net, const Params& p = {}) {
   Pair pair;
   create(*net.a().nic, pair.a, p);
   create(*net.b().nic, pair.b, p);
-  connect_one(*net.a().nic, pair.a, *net.b().nic, pair.b, p);
-  connect_one(*net.b().nic, pair.b, *net.a().nic, pair.a, p);
+  EXPECT_EQ(connect_one(*net.a().nic, pair.a, *net.b().nic, pair.b, p), WEFT_ERR_OK);
+  EXPECT_EQ(connect_one(*net.b().nic, pair.b, *net.a().nic, pair.a, p), WEFT_ERR_OK);
   return pair;
 }
 

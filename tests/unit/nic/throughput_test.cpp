@@ -59,11 +59,12 @@ TEST(Throughput, RatioToMemcpy) {
   for (const weft_mtu mtu : {WEFT_MTU_1024, WEFT_MTU_4096, WEFT_MTU_8192}) {
     Direct a;
     Direct b;
-    weft_mbox_port port{};
-    port.set = 2 | 4;
+    weft_mbox_port_set port{};
+    port.set = WEFT_PORT_SET_MAC;
     port.mac[0] = 2;
-    port.ipv4[0] = 10;
     b.nic->port_set(port);
+    ASSERT_EQ(set_gid(*b.nic, 0, WEFT_GID_ROCE_V2_IPV4, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 1}),
+              WEFT_ERR_OK);
     Params p;
     p.mtu = mtu;
     p.timeout = 0;

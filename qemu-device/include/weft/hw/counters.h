@@ -47,7 +47,11 @@
 	X(host_payload_write_bytes, "payload bytes written to guest RAM")                                              \
 	X(peer_payload_read_bytes, "payload bytes read from other devices")                                            \
 	X(peer_payload_write_bytes, "payload bytes written to other devices")                                          \
-	X(host_dma_errors, "DMA refused: not direct RAM")
+	X(host_dma_errors, "DMA refused: not direct RAM")                                                              \
+	X(err_bad_pd, "errors: key of another protection domain")                                                      \
+	X(err_key_invalid, "errors: region or window that is allocated but invalid")                                   \
+	X(err_bad_gid, "errors: no such source GID")                                                                   \
+	X(err_unsupported, "errors: not offered by this device")
 
 enum weft_counter {
 #define WEFT_COUNTER_ENUM(name, text) WEFT_CTR_##name,

@@ -22,6 +22,9 @@
 	X(BAD_TYPE, 11, "data type or reduction not offered")                                                          \
 	X(ABORTED, 12, "aborted by software")                                                                          \
 	X(OVERRUN, 13, "producer index further ahead than the ring is long")                                           \
+	X(BAD_PD, 14, "key belongs to another protection domain")                                                      \
+	X(BAD_GID, 15, "no such source address in the port's GID table, or of the other family")                       \
+	X(KEY_INVALID, 16, "region or window is allocated but invalid: not registered, not bound")                     \
 	X(RETRY_EXCEEDED, 32, "peer silent: transport retries exhausted")                                              \
 	X(RNR_EXCEEDED, 33, "peer not ready: receiver-not-ready retries exhausted")                                    \
 	X(REMOTE_INVALID, 34, "peer refused the request as invalid")                                                   \
@@ -35,7 +38,8 @@
 	X(MBOX_BUSY, 66, "object in use")                                                                              \
 	X(MBOX_NO_ROOM, 67, "table full")                                                                              \
 	X(MBOX_NOT_FOUND, 68, "no such object")                                                                        \
-	X(MBOX_STATE, 69, "state transition not allowed")
+	X(MBOX_STATE, 69, "state transition not allowed")                                                              \
+	X(UNSUPPORTED, 70, "defined by the interface, not offered by this device")
 
 enum weft_error {
 #define WEFT_ERROR_ENUM(name, value, text) WEFT_ERR_##name = value,

@@ -62,6 +62,7 @@ WEFT_ASSERT_SIZE(struct weft_fw_header, 64);
 #define WEFT_FWIO_SERIAL 0x0260 /* 32 bytes of text */
 #define WEFT_FWIO_SENSORS 0x0280 /* struct weft_mbox_sensors, 64 bytes, raw readings */
 #define WEFT_FWIO_VECTORS 0x02c0
+#define WEFT_FWIO_CAPS 0x02c4 /* WEFT_CAP_* */
 
 /*
  * The table port: put the operation's operand (a mailbox payload) into WEFT_FWIO_TABLE_DATA, its enum weft_mbox_op into

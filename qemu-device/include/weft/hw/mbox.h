@@ -4,7 +4,12 @@
  *
  * One request at a time: fill WEFT_MBOX_REQUEST, write its sequence number to WEFT_REG_MBOX_DOORBELL, wait for that
  * number in WEFT_REG_MBOX_DONE (or vector 0 with WEFT_IRQ_MBOX), read WEFT_MBOX_RESPONSE. Sequence numbers count up,
- * never 0. The firmware checks and authorises; tables are the hardware's.
+ * never 0. The firmware checks lengths and reserved fields and authorises; tables, and what may stand in them, are the
+ * hardware's.
+ *
+ * Reserved fields, unused fields and fields marked "out" are 0 in a request, else it ends with WEFT_ERR_BAD_FIELD, so
+ * that they can gain a meaning later. What the interface defines and a device does not offer (WEFT_CAP_*) ends with
+ * WEFT_ERR_UNSUPPORTED.
  */
 #ifndef WEFT_HW_MBOX_H
 #define WEFT_HW_MBOX_H
@@ -15,14 +20,14 @@
 #include "qp.h"
 #include "types.h"
 
-#define WEFT_MBOX_VERSION 1
+#define WEFT_MBOX_VERSION 2
 #define WEFT_MBOX_PAYLOAD 240
 
 enum weft_mbox_op {
 	WEFT_MBOX_IDENTIFY = 1, /* -> struct weft_mbox_identity */
 	WEFT_MBOX_ECHO = 2, /* payload comes back: heartbeat of the driver */
 	WEFT_MBOX_PORT_GET = 3, /* struct weft_mbox_index -> struct weft_mbox_port */
-	WEFT_MBOX_PORT_SET = 4, /* struct weft_mbox_port: addresses, admin state */
+	WEFT_MBOX_PORT_SET = 4, /* struct weft_mbox_port_set: MAC, admin state */
 	WEFT_MBOX_SENSORS = 5, /* -> struct weft_mbox_sensors */
 	WEFT_MBOX_LOG_READ = 6, /* struct weft_mbox_index: first record -> struct weft_mbox_log */
 	WEFT_MBOX_EVENT_QUEUE = 7, /* struct weft_mbox_event_queue */
@@ -39,13 +44,19 @@ enum weft_mbox_op {
 	WEFT_MBOX_QP_MODIFY = 25, /* struct weft_mbox_qp_modify */
 	WEFT_MBOX_QP_QUERY = 26, /* struct weft_mbox_pair: ctx, qpn -> struct weft_qp_entry */
 	WEFT_MBOX_QP_DESTROY = 27, /* struct weft_mbox_pair: ctx, qpn */
-	WEFT_MBOX_CQ_CREATE = 28, /* struct weft_cq_entry -> same, with cqn; with WEFT_CAP_VERBS, as those below */
-	WEFT_MBOX_CQ_DESTROY = 29,
-	WEFT_MBOX_SRQ_CREATE = 30,
-	WEFT_MBOX_SRQ_DESTROY = 31,
-	WEFT_MBOX_AH_CREATE = 32,
-	WEFT_MBOX_AH_DESTROY = 33,
-	WEFT_MBOX_GID_SET = 34,
+	WEFT_MBOX_GID_SET = 28, /* struct weft_mbox_gid: an entry of a port's table, or none there any more */
+	WEFT_MBOX_GID_GET = 29, /* struct weft_mbox_gid: port, index -> same */
+	/* With WEFT_CAP_VERBS. */
+	WEFT_MBOX_CQ_CREATE = 30, /* struct weft_cq_entry -> same, with cqn */
+	WEFT_MBOX_CQ_RESIZE = 31, /* struct weft_cq_entry: cqn, and the new ring -> same, with producer */
+	WEFT_MBOX_CQ_DESTROY = 32, /* struct weft_mbox_pair: ctx, cqn */
+	WEFT_MBOX_SRQ_CREATE = 33, /* struct weft_srq_entry -> same, with srqn */
+	WEFT_MBOX_SRQ_MODIFY = 34, /* struct weft_srq_entry: ctx, srqn, limit */
+	WEFT_MBOX_SRQ_QUERY = 35, /* struct weft_mbox_pair: ctx, srqn -> struct weft_srq_entry */
+	WEFT_MBOX_SRQ_DESTROY = 36, /* struct weft_mbox_pair: ctx, srqn */
+	/* With WEFT_CAP_FIFO. */
+	WEFT_MBOX_FIFO_CREATE = 37, /* struct weft_fifo_entry */
+	WEFT_MBOX_FIFO_DESTROY = 38, /* struct weft_mbox_pair: ctx, fifo */
 };
 
 struct weft_mbox_header {
@@ -90,7 +101,12 @@ struct weft_mbox_identity {
 	weft_le64 uptime_ms;
 	uint8_t serial[32]; /* text, zero-filled */
 	uint8_t board[32];
-	weft_le64 reserved[4];
+	weft_le32 caps; /* WEFT_CAP_*: what the device offers */
+	weft_le32 contexts;
+	weft_le32 regions;
+	weft_le32 qps;
+	weft_le32 gids_per_port;
+	weft_le32 reserved[3];
 };
 WEFT_ASSERT_SIZE(struct weft_mbox_identity, 120);
 
@@ -99,20 +115,57 @@ enum weft_port_state {
 	WEFT_PORT_ACTIVE = 4,
 };
 
+/** What a port is. Its addresses are those of its GID table; `ipv4` and `ipv6` repeat the first of each kind there. */
 struct weft_mbox_port {
 	weft_le32 port;
-	weft_le32 state; /* enum weft_port_state, out */
+	weft_le32 state; /* enum weft_port_state */
 	uint8_t admin_up;
-	uint8_t set; /* PORT_SET: 1 admin_up, 2 mac, 4 ipv4, 8 ipv6 */
+	uint8_t gids; /* entries of the GID table in use */
 	uint8_t mac[6];
-	uint8_t ipv4[4];
+	uint8_t ipv4[4]; /* 0.0.0.0: none */
 	weft_le32 mtu; /* largest path MTU, bytes */
-	uint8_t ipv6[16];
+	uint8_t ipv6[16]; /* ::: none */
 	weft_le32 speed_mbps;
 	weft_le32 flaps;
 	weft_le64 reserved[2];
 };
 WEFT_ASSERT_SIZE(struct weft_mbox_port, 64);
+
+#define WEFT_PORT_SET_ADMIN (1u << 0)
+#define WEFT_PORT_SET_MAC (1u << 1)
+
+struct weft_mbox_port_set {
+	weft_le32 port;
+	uint8_t set; /* WEFT_PORT_SET_*: the fields that count; others are 0 */
+	uint8_t admin_up;
+	uint8_t mac[6];
+	weft_le32 reserved;
+};
+WEFT_ASSERT_SIZE(struct weft_mbox_port_set, 16);
+
+enum weft_gid_type {
+	WEFT_GID_NONE = 0, /* the entry is empty, and all else of it 0 */
+	WEFT_GID_ROCE_V2_IPV4 = 1, /* gid is ::ffff:a.b.c.d */
+	WEFT_GID_ROCE_V2_IPV6 = 2,
+};
+
+/**
+ * An entry of a port's GID table: a source address, with the VLAN and MAC that go with it. Address vectors name it by
+ * index. Index 0 starts as IPv4 169.254.x.y, index 1 as the IPv6 link-local address of the MAC, the others empty.
+ * Connections keep the addresses that they were made with; when no entry has these any more, they lose their peer.
+ */
+struct weft_mbox_gid {
+	weft_le32 port;
+	weft_le32 index; /* 0..WEFT_GIDS_PER_PORT - 1 */
+	uint8_t type; /* enum weft_gid_type */
+	uint8_t reserved0;
+	weft_le16 vlan; /* 0..0xffe; WEFT_VLAN_NONE: frames without a tag */
+	uint8_t mac[6]; /* all 0: the port's */
+	uint8_t reserved1[2];
+	uint8_t gid[16];
+	weft_le32 reserved2;
+};
+WEFT_ASSERT_SIZE(struct weft_mbox_gid, 40);
 
 struct weft_mbox_sensors {
 	weft_le32 temperature_mc; /* millidegrees Celsius */
@@ -172,7 +225,26 @@ struct weft_mbox_qp_modify {
 	weft_le32 reserved;
 	struct weft_qp_entry qp;
 };
-WEFT_ASSERT_SIZE(struct weft_mbox_qp_modify, 168);
+WEFT_ASSERT_SIZE(struct weft_mbox_qp_modify, 184);
+
+/**
+ * A device-to-host FIFO: commands (WEFT_OP_HOST) that the device writes for a thread of the host. The ring is laid out
+ * as a command queue's, with the device as its producer: `completed` of the ring head counts the slots written. The host
+ * tells what it took by WEFT_DB_FIFO, and completes a command by adding to its signal_id (WEFT_DB_SIGNAL).
+ */
+struct weft_fifo_entry {
+	weft_le32 ctx;
+	weft_le32 fifo; /* 0..WEFT_FIFOS_PER_CONTEXT - 1 */
+	weft_le32 pd; /* of the ring's region */
+	weft_le32 key;
+	weft_le64 addr; /* of struct weft_ring_head, 64-aligned */
+	weft_le32 entries; /* slots, a power of two, 16..65536 */
+	weft_le32 sync; /* sync object that grows by 1 a command, or WEFT_SYNC_NONE */
+	weft_le32 flags; /* 0 */
+	weft_le32 reserved0;
+	weft_le64 reserved[3];
+};
+WEFT_ASSERT_SIZE(struct weft_fifo_entry, 64);
 
 /* Events that the hardware tells the driver by itself. */
 enum weft_event_type {
@@ -181,7 +253,9 @@ enum weft_event_type {
 	WEFT_EVENT_PORT = 3, /* object: port; value: enum weft_port_state */
 	WEFT_EVENT_LOG = 4, /* value: newest log record */
 	WEFT_EVENT_FATAL = 5, /* error; value: BOOT_DETAIL */
-	WEFT_EVENT_CQ_OVERRUN = 6,
+	WEFT_EVENT_CQ_OVERRUN = 6, /* ctx, object: CQN */
+	WEFT_EVENT_SRQ_LIMIT = 7, /* ctx, object: SRQN */
+	WEFT_EVENT_SQ_DRAINED = 8, /* ctx, object: QPN */
 };
 
 struct weft_event {

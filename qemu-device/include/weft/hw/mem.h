@@ -4,11 +4,21 @@
  *
  * Every address in a command, a work request or a packet is (key, address). One table serves the copy engine, the
  * NIC and the firmware.
+ *
+ * A region belongs to a context and, inside it, to a protection domain (PD). Whoever accesses memory has a context and
+ * a PD too: a queue pair or shared receive queue those it was created with, a command queue its context and PD 0. Both
+ * must be the region's own, else the access ends with WEFT_ERR_BAD_KEY (context) or WEFT_ERR_BAD_PD.
+ *
+ * PDs are numbers that software hands out, per context, 0..WEFT_PD_MAX; the device keeps no table of them. PD 0 exists
+ * from the start: it is the context's default, and that of its command queues. Software may use a number
+ * again when no region, queue pair, shared receive queue or window of it is left.
  */
 #ifndef WEFT_HW_MEM_H
 #define WEFT_HW_MEM_H
 
 #include "types.h"
+
+#define WEFT_PD_MAX 0xffffffu
 
 /**
  * A key is index << 8 | generation. The generation of an index changes each time the entry is made anew, so a stale
@@ -25,7 +35,16 @@ enum weft_region_type {
 	/* the context's sync objects as 64-bit words from byte `base` on; atomic adds only, 8-aligned */
 	WEFT_REGION_SYNC = 3,
 	WEFT_REGION_PEER = 4, /* bus pages of another device; as HOST, accounted apart */
+	WEFT_REGION_WINDOW = 5, /* memory window, type 2; invalid until a BIND_MW work request binds it */
 };
+
+/*
+ * Flags of a region. FAST (with type HOST): made without memory, for at most `pages` pages; a REG_MR work request gives
+ * it memory and a new generation of the key, LOCAL_INV or a remote invalidate takes both away again. Such a region, and
+ * a window that is not bound, is allocated but invalid: it grants nothing, an access ends with WEFT_ERR_KEY_INVALID.
+ * va, length, base, levels and page_shift are 0 in REGION_CREATE, and for a window also rights and pages.
+ */
+#define WEFT_REGION_FAST (1u << 0)
 
 /* Rights. Local ones are for the context's own commands and work requests, remote ones for packets. */
 #define WEFT_RIGHT_READ (1u << 0)
@@ -33,6 +52,7 @@ enum weft_region_type {
 #define WEFT_RIGHT_REMOTE_READ (1u << 2)
 #define WEFT_RIGHT_REMOTE_WRITE (1u << 3)
 #define WEFT_RIGHT_REMOTE_ATOMIC (1u << 4)
+#define WEFT_RIGHT_BIND (1u << 5) /* a memory window may be bound to the region */
 
 /**
  * Region table entry. An access to [addr, addr + n) is granted when va <= addr and addr + n <= va + length without
@@ -47,13 +67,14 @@ struct weft_region_entry {
 	uint8_t page_shift; /* HOST, PEER with levels > 0: 12..30 */
 	uint8_t levels; /* 0..2 */
 	weft_le32 ctx;
-	weft_le32 flags; /* 0 */
+	weft_le32 flags; /* WEFT_REGION_FAST */
 	weft_le64 va; /* first address that the region answers to */
 	weft_le64 length; /* bytes, at least 1 */
 	weft_le64 base;
-	weft_le64 pages;
+	weft_le64 pages; /* HOST, PEER with levels > 0, and FAST */
 	weft_le64 object; /* the driver's object number, for logs */
-	weft_le64 reserved;
+	weft_le32 pd; /* 0..WEFT_PD_MAX */
+	weft_le32 reserved;
 };
 WEFT_ASSERT_SIZE(struct weft_region_entry, 64);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * PCI identity, BARs and registers of the accelerator.
+ * PCI identity, BARs and registers of the accelerator, and of its NIC without the accelerator.
  *
- * BAR0 (2 MiB, MMIO)   registers, counters, mailbox, doorbell pages; accesses of 4 or 8 bytes, naturally aligned
+ * BAR0 (2 MiB, MMIO)   registers, counters, mailbox, doorbell pages; accesses of 4 or 8 bytes, naturally aligned. A
+ *                      doorbell page is 4 KiB: a kernel with larger pages cannot map one context's page without its
+ *                      neighbours', so drivers refuse the device there
  * BAR2 (hbm=, RAM)     the whole HBM, 64-bit prefetchable
  * BAR4 (MSI-X)         vector table and PBA
  *
@@ -17,8 +19,10 @@
 /* 1af4:10f0 lies in the range that QEMU reserves for experiments (QEMU docs/specs/pci-ids). */
 #define WEFT_PCI_VENDOR 0x1af4
 #define WEFT_PCI_DEVICE 0x10f0
+#define WEFT_PCI_DEVICE_NIC 0x10f1 /* the ports alone: no BAR2, WEFT_REG_HBM_SIZE 0, no command queues */
 #define WEFT_PCI_SUBSYSTEM 0x5746 /* "WF" */
 #define WEFT_PCI_CLASS 0x1200 /* processing accelerator */
+#define WEFT_PCI_CLASS_NIC 0x0200 /* Ethernet controller */
 #define WEFT_PCI_REVISION 1
 
 #define WEFT_BAR_REGS 0
@@ -69,12 +73,14 @@
 
 /* Fixed sizes. */
 #define WEFT_MAGIC 0x54464557u /* "WEFT" */
-#define WEFT_HW_MAJOR 1
+#define WEFT_HW_MAJOR 2
 #define WEFT_HW_MINOR 0
 #define WEFT_CONTEXTS_MAX 256
 #define WEFT_QUEUES_PER_CONTEXT 16
 #define WEFT_SYNCS_PER_CONTEXT 4096
 #define WEFT_PORTS_MAX 24
+#define WEFT_GIDS_PER_PORT 32
+#define WEFT_FIFOS_PER_CONTEXT 4
 #define WEFT_VECTORS 16 /* 0: mailbox and events; 1..: contexts and completion queues */
 
 #define WEFT_CAP_REDUCE (1u << 0)
@@ -82,6 +88,9 @@
 #define WEFT_CAP_VERBS (1u << 2) /* user-owned queue pairs */
 #define WEFT_CAP_PROGRAMS (1u << 3) /* LOOP, CALL, INDIRECT */
 #define WEFT_CAP_GEMM (1u << 4)
+#define WEFT_CAP_QUEUES (1u << 5) /* command queues; a device without them is a NIC alone */
+#define WEFT_CAP_FIFO (1u << 6) /* device-to-host FIFOs */
+#define WEFT_CAP_ETHERNET (1u << 7) /* queue pairs of raw Ethernet frames */
 
 #define WEFT_CTL_RESET (1u << 0) /* all state but HBM content; STATUS goes to WEFT_DEV_ROM */
 #define WEFT_CTL_BOOT (1u << 1) /* the ROM loads and starts FW_ADDR, FW_SIZE */
@@ -117,11 +126,27 @@ enum weft_boot_error {
  */
 #define WEFT_DB_QUEUE(q) (0x000 + 8 * (q)) /* producer index of command queue q, free-running 64 bits */
 #define WEFT_DB_SIGNAL 0x800 /* WEFT_DB_PAIR(sync object, amount): host adds to a sync object */
-#define WEFT_DB_ARM 0x808 /* WEFT_DB_PAIR(sync object, low 32 bits of a value): one MSI-X once it is reached */
+#define WEFT_DB_ARM 0x808 /* WEFT_DB_ARM_VALUE(sync object, value): one MSI-X once it is reached */
 #define WEFT_DB_SQ 0x810 /* WEFT_DB_PAIR(QPN, producer index of the send queue) */
 #define WEFT_DB_RQ 0x818 /* WEFT_DB_PAIR(QPN, producer index of the receive queue) */
 #define WEFT_DB_SRQ 0x820
-#define WEFT_DB_CQ_ARM 0x828 /* WEFT_DB_PAIR(CQN | solicited << 31, consumer index) */
+#define WEFT_DB_CQ 0x828 /* WEFT_DB_PAIR(CQN | WEFT_DB_CQ_*, consumer index): entries taken, free-running 32 bits */
+#define WEFT_DB_FIFO(f) (0x840 + 8 * (f)) /* consumer index of device-to-host FIFO f, free-running 64 bits */
 #define WEFT_DB_PAIR(low, high) ((uint64_t)(uint32_t)(low) | (uint64_t)(uint32_t)(high) << 32)
+/* With the consumer index alone nothing is armed: it tells the device how full the queue is (overrun, resize). */
+#define WEFT_DB_CQ_ARM (1u << 30) /* one event when the next completion is written */
+#define WEFT_DB_CQ_SOLICITED (1u << 31) /* with ARM: only for a solicited one or an error */
+#define WEFT_DB_CQ_NUMBER 0xffffffu
+
+/*
+ * Arming takes 12 bits of sync object and the low 52 bits of a value. The device takes the value nearest to the
+ * present one: up to WEFT_ARM_AHEAD_MAX ahead; others, and those already reached, give an MSI-X at once. It then waits
+ * for value >= target in 64 bits, so that a signal of any size that passes the target is noticed.
+ */
+#define WEFT_ARM_VALUE_BITS 52
+#define WEFT_ARM_AHEAD_MAX ((1ull << (WEFT_ARM_VALUE_BITS - 1)) - 1)
+#define WEFT_DB_ARM_VALUE(sync, value) ((uint64_t)(sync) % WEFT_SYNCS_PER_CONTEXT | (uint64_t)(value) << 12)
+static_assert(WEFT_SYNCS_PER_CONTEXT == 1 << (64 - WEFT_ARM_VALUE_BITS),
+	      "sync objects fill the arm doorbell's 12 bits");
 
 #endif

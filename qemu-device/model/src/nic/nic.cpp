@@ -67,7 +67,9 @@ class Engine final : public Nic {
   }
 
   Error port_get(weft_mbox_port& out) override;
-  Error port_set(const weft_mbox_port& wanted) override;
+  Error port_set(const weft_mbox_port_set& wanted) override;
+  Error gid_get(weft_mbox_gid& gid) override;
+  Error gid_set(const weft_mbox_gid& gid) override;
   std::span<const std::uint64_t> counters(std::uint32_t port) const override;
 
   Error qp_create(weft_qp_entry& entry) override;
@@ -98,7 +100,7 @@ class Engine final : public Nic {
     QueuePair* qp = find(qpn);
     return qp != nullptr && qp->entry.ctx == context ? qp : nullptr;
   }
-  Port& port_of(const QueuePair& qp) { return ports_[qp.entry.port]; }
+  Port& port_of(const QueuePair& qp) { return ports_[qp.entry.av.port]; }
   Channel owner_of(QueuePair& qp) { return {qp.entry, host_.memory(), notices_}; }
 
   // Receiving.
@@ -160,37 +162,65 @@ Error Engine::port_get(weft_mbox_port& out) {
   out.state = port.active() ? WEFT_PORT_ACTIVE : WEFT_PORT_DOWN;
   out.admin_up = port.admin_up ? 1 : 0;
   std::copy(port.mac.begin(), port.mac.end(), out.mac);
-  std::copy(port.ipv4.begin(), port.ipv4.end(), out.ipv4);
-  std::copy(port.ipv6.begin(), port.ipv6.end(), out.ipv6);
+  for (std::size_t i = port.addresses.size(); i-- > 0;) {  // the first of each kind is written last
+    const Gid& gid = port.addresses[i].gid;
+    if (port.addresses[i].type == WEFT_GID_NONE) continue;
+    ++out.gids;
+    if (is_ipv4(gid)) {
+      std::copy(gid.begin() + 12, gid.end(), out.ipv4);
+    } else {
+      std::copy(gid.begin(), gid.end(), out.ipv6);
+    }
+  }
   out.mtu = kPathMtuMax;
   out.speed_mbps = speed_mbps_;
   out.flaps = port.flaps;
   return WEFT_ERR_OK;
 }
 
-Error Engine::port_set(const weft_mbox_port& wanted) {
-  constexpr unsigned kAdmin = 1;
-  constexpr unsigned kMac = 2;
-  constexpr unsigned kIpv4 = 4;
-  constexpr unsigned kIpv6 = 8;
+Error Engine::port_set(const weft_mbox_port_set& wanted) {
   if (wanted.port >= ports_.size()) return WEFT_ERR_MBOX_NOT_FOUND;
-  Port& port = ports_[wanted.port];
-  const bool ipv4_unicast = wanted.ipv4[0] != 0 && wanted.ipv4[0] < 224;
-  const bool ipv6_unicast = wanted.ipv6[0] != 0 && wanted.ipv6[0] != 0xff;
-  if ((wanted.set & ~(kAdmin | kMac | kIpv4 | kIpv6)) != 0 || ((wanted.set & kAdmin) && wanted.admin_up > 1) ||
-      ((wanted.set & kMac) && !unicast(wanted.mac)) || ((wanted.set & kIpv4) && !ipv4_unicast) ||
-      ((wanted.set & kIpv6) && !ipv6_unicast)) {
+  const bool admin = (wanted.set & WEFT_PORT_SET_ADMIN) != 0;
+  const bool mac = (wanted.set & WEFT_PORT_SET_MAC) != 0;
+  const bool no_mac = std::all_of(std::begin(wanted.mac), std::end(wanted.mac), [](std::uint8_t b) { return b == 0; });
+  if ((wanted.set & ~(WEFT_PORT_SET_ADMIN | WEFT_PORT_SET_MAC)) != 0 || wanted.admin_up > (admin ? 1 : 0) ||
+      (mac ? !unicast(wanted.mac) : !no_mac)) {
     return WEFT_ERR_BAD_FIELD;
   }
-  // Connections keep the addresses that they were made with, and lose the peer when these are not the port's any more.
-  if (wanted.set & kMac) std::copy(std::begin(wanted.mac), std::end(wanted.mac), port.mac.begin());
-  if (wanted.set & kIpv4) std::copy(std::begin(wanted.ipv4), std::end(wanted.ipv4), port.ipv4.begin());
-  if (wanted.set & kIpv6) std::copy(std::begin(wanted.ipv6), std::end(wanted.ipv6), port.ipv6.begin());
-  if (wanted.set & kAdmin) {
+  Port& port = ports_[wanted.port];
+  if (mac) std::copy(std::begin(wanted.mac), std::end(wanted.mac), port.mac.begin());
+  if (admin) {
     const bool was_active = port.active();
     port.admin_up = wanted.admin_up == 1;
     port_state_changed(wanted.port, was_active);
   }
+  return WEFT_ERR_OK;
+}
+
+Error Engine::gid_get(weft_mbox_gid& out) {
+  if (out.port >= ports_.size() || out.index >= WEFT_GIDS_PER_PORT) return WEFT_ERR_MBOX_NOT_FOUND;
+  const Port& port = ports_[out.port];
+  const weft_mbox_gid asked = out;
+  out = {};
+  out.port = asked.port;
+  out.index = asked.index;
+  if (out.index >= port.addresses.size() || port.addresses[out.index].type == WEFT_GID_NONE) return WEFT_ERR_OK;
+  const Port::Address& address = port.addresses[out.index];
+  out.type = static_cast<std::uint8_t>(address.type);
+  out.vlan = address.vlan;
+  std::copy(address.mac.begin(), address.mac.end(), out.mac);
+  std::copy(address.gid.begin(), address.gid.end(), out.gid);
+  return WEFT_ERR_OK;
+}
+
+Error Engine::gid_set(const weft_mbox_gid& wanted) {
+  if (wanted.port >= ports_.size() || wanted.index >= WEFT_GIDS_PER_PORT) return WEFT_ERR_MBOX_NOT_FOUND;
+  Port::Address address;
+  if (const Error error = Port::make_address(wanted, address); error != WEFT_ERR_OK) return error;
+  std::vector<Port::Address>& addresses = ports_[wanted.port].addresses;
+  if (wanted.index >= addresses.size()) addresses.resize(wanted.index + 1);
+  addresses[wanted.index] = address;
+  while (!addresses.empty() && addresses.back().type == WEFT_GID_NONE) addresses.pop_back();
   return WEFT_ERR_OK;
 }
 
@@ -242,7 +272,7 @@ Error Engine::qp_modify(const weft_mbox_qp_modify& modify) {
   if (qp.entry.state == from) return WEFT_ERR_OK;
   switch (qp.entry.state) {
     case WEFT_QPS_RTR:
-      qp.responder.start({qp.entry.ctx, qp.mtu(), qp.entry.access}, qp.entry.rq_psn);
+      qp.responder.start({qp.entry.ctx, qp.mtu(), qp.entry.access, qp.entry.pd}, qp.entry.rq_psn);
       break;
     case WEFT_QPS_RTS:
       qp.requester.start({qp.mtu(), qp.entry.timeout, qp.entry.retry_cnt, qp.entry.rnr_retry}, qp.entry.sq_psn);
@@ -365,9 +395,9 @@ void Engine::receive(std::uint32_t number, Segment frame) {
   port.count(WEFT_PCTR_rx_bytes, frame.size());
   if (frame.size() < kEthernetSize || frame.size() > kFrameMax) return port.count(WEFT_PCTR_drop_malformed);
   const bool group = (frame[0] & std::byte{1}) != std::byte{0};
-  if (!group && std::memcmp(frame.data(), port.mac.data(), port.mac.size()) != 0) {
-    return port.count(WEFT_PCTR_drop_not_mine);
-  }
+  Mac dmac;
+  std::memcpy(dmac.data(), frame.data(), dmac.size());
+  if (!group && !port.owns(dmac)) return port.count(WEFT_PCTR_drop_not_mine);
   Packet packet;
   switch (parse(frame, packet)) {
     case Parsed::kNotRoce:
@@ -384,10 +414,11 @@ void Engine::receive(std::uint32_t number, Segment frame) {
   if (packet.bth.opcode == kCnp) return port.count(WEFT_PCTR_cnp_received);
 
   QueuePair* qp = find(packet.bth.dest_qpn);
-  if (qp == nullptr || qp->entry.port != number) return port.count(WEFT_PCTR_drop_no_qp);
+  if (qp == nullptr || qp->entry.av.port != number) return port.count(WEFT_PCTR_drop_no_qp);
   if ((packet.bth.opcode & kServiceMask) != kServiceRc) return port.count(WEFT_PCTR_drop_unsupported);
   if (packet.info.response ? !qp->sends() : !qp->receives()) return port.count(WEFT_PCTR_drop_state);
-  if (packet.source != qp->dgid || packet.destination != qp->sgid || packet.vlan != qp->entry.vlan) {
+  if (packet.source != qp->dgid || packet.destination != qp->sgid || packet.vlan != qp->entry.vlan ||
+      dmac != qp->smac) {
     return port.count(WEFT_PCTR_drop_peer);
   }
   // Membership in the partition counts, full or limited does not (IBTA volume 1, section 10.9.3).
@@ -467,7 +498,7 @@ Engine::Sent Engine::transmit(QueuePair& qp, std::span<const Segment> segments) 
     port.loopback.push_back(std::move(frame));
     if (port.loopback.size() >= kLoopbackFrames) port.stalled |= 1u << kLoopback;
   } else {
-    const int result = host_.link_send(qp.entry.port, qp.cls, segments);
+    const int result = host_.link_send(qp.entry.av.port, qp.cls, segments);
     if (result == -EAGAIN) {
       port.count(WEFT_PCTR_tx_stalls);
       port.stalled |= 1u << qp.cls;
@@ -513,7 +544,7 @@ void Engine::send_answer(QueuePair& qp) {
 
 Error Engine::gather(const QueuePair& qp, const Requester::Packet& packet, Segment& payload) {
   Memory& memory = host_.memory();
-  const Access who{qp.entry.ctx, WEFT_RIGHT_READ};
+  const Access who{qp.entry.ctx, WEFT_RIGHT_READ, qp.entry.pd};
   const Range& local = packet.message->local;
   payload = {};
   if (local.length == 0) return WEFT_ERR_OK;

@@ -214,7 +214,7 @@ Path::Path(const PathInfo& info) : ipv4_(is_ipv4(info.dgid)) {
   p += 12;
   if (info.vlan != kNoVlan) {
     store_be<std::uint16_t>(p, kTypeVlan);
-    store_be<std::uint16_t>(p + 2, info.vlan);
+    store_be<std::uint16_t>(p + 2, static_cast<std::uint16_t>(info.priority << 13 | info.vlan));
     p += kVlanSize;
   }
   store_be<std::uint16_t>(p, ipv4_ ? kTypeIpv4 : kTypeIpv6);

@@ -134,7 +134,8 @@ struct PathInfo {
   Mac dmac{};
   Mac smac{};
   std::uint16_t vlan = kNoVlan;
-  Gid sgid{};  // of the same family as dgid
+  std::uint8_t priority = 0;  // in the VLAN tag
+  Gid sgid{};                 // of the same family as dgid
   Gid dgid{};
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;

@@ -2,6 +2,7 @@
 // A port: addresses, state, counters, and frames in transit inside the device.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -11,6 +12,8 @@
 #include "packet.hpp"
 #include "weft/hw/counters.h"
 #include "weft/hw/mbox.h"
+#include "weft/hw/regs.h"
+#include "weft/model/memory.hpp"
 
 namespace weft::model::nic {
 
@@ -25,12 +28,30 @@ struct Port {
 
   bool active() const { return admin_up && link_up; }
   void count(weft_port_counter counter, std::uint64_t n = 1) { counters[counter] += n; }
-  // Its own addresses as GIDs.
-  bool owns(const Gid& gid) const { return gid == gid_of_ipv4(ipv4) || gid == ipv6; }
+
+  // A source address, with what goes with it (struct weft_mbox_gid).
+  struct Address {
+    weft_gid_type type = WEFT_GID_NONE;
+    Gid gid{};
+    std::uint16_t vlan = kNoVlan;
+    Mac mac{};  // all 0: the port's
+  };
+  // Its own addresses, by index. Frames to others are not the port's.
+  const Mac& mac_of(const Address& address) const { return address.mac == Mac{} ? mac : address.mac; }
+  bool owns(const Gid& gid) const {
+    return std::any_of(addresses.begin(), addresses.end(),
+                       [&](const Address& address) { return address.type != WEFT_GID_NONE && address.gid == gid; });
+  }
+  bool owns(const Mac& wanted) const {
+    return wanted == mac || std::any_of(addresses.begin(), addresses.end(), [&](const Address& address) {
+             return address.type != WEFT_GID_NONE && address.mac == wanted;
+           });
+  }
+  // The entry that `entry` describes, or why it cannot be. WEFT_ERR_BAD_GID, WEFT_ERR_BAD_FIELD.
+  static Error make_address(const weft_mbox_gid& entry, Address& out);
 
   Mac mac{};
-  std::array<std::uint8_t, 4> ipv4{};
-  Gid ipv6{};
+  std::vector<Address> addresses;  // up to the last one in use
   bool admin_up = true;
   bool link_up = false;
   std::uint32_t flaps = 0;

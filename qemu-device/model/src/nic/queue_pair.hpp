@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "packet.hpp"
@@ -17,10 +18,10 @@ namespace weft::model::nic {
 
 struct QueuePair {
   weft_qp_entry entry{};
-  std::uint32_t given = 0;  // WEFT_QPM_*: fields that were set since RESET
   Path path;
   Gid sgid{};
   Gid dgid{};
+  Mac smac{};
   std::uint32_t cls = 0;  // of the link, or kLoopback
   Requester requester;
   Responder responder;
@@ -38,8 +39,16 @@ struct QueuePair {
 // A queue pair as QP_CREATE makes it, in RESET; what is wrong with it otherwise.
 Error make_queue_pair(const weft_qp_entry& wanted, std::uint32_t ports, QueuePair& qp);
 
-// Checks and applies a QP_MODIFY except for what its new state sets in motion (IBTA volume 1, section 11.2.5.2).
-// Nothing changes on error.
+// What a transition requires and allows, WEFT_QPM_* (IBTA volume 1, section 11.2.5.2); nothing: there is none. To RESET
+// and ERR one may always go, with no fields.
+struct TransitionRule {
+  std::uint32_t required = 0;
+  std::uint32_t allowed = 0;
+};
+std::optional<TransitionRule> transition_rule(std::uint8_t type, std::uint8_t from, std::uint8_t to);
+
+// Checks and applies a QP_MODIFY except for what its new state sets in motion. Nothing changes on error.
+// WEFT_ERR_MBOX_STATE, WEFT_ERR_BAD_FIELD, WEFT_ERR_BAD_GID; WEFT_ERR_UNSUPPORTED: SQD.
 Error apply_modify(QueuePair& qp, const weft_mbox_qp_modify& modify, std::span<const Port> ports);
 
 }  // namespace weft::model::nic

@@ -77,7 +77,7 @@ Responder::Outcome Responder::write(const Packet& packet, Memory& memory, Arriva
   const bool starts = part == Part::kFirst || part == Part::kOnly;
   const bool ends = part == Part::kLast || part == Part::kOnly;
   const std::size_t bytes = packet.payload.size();
-  const Access who{settings_.context, WEFT_RIGHT_REMOTE_WRITE};
+  const Access who{settings_.context, WEFT_RIGHT_REMOTE_WRITE, settings_.pd};
 
   // Order of opcodes and length of packets: IBTA volume 1, sections 9.7.4.1.2 and 9.7.4.1.7.
   if (starts == in_message_) return refuse(kNakInvalid, WEFT_ERR_BAD_OP);

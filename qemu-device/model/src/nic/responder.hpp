@@ -26,6 +26,7 @@ class Responder {
     std::uint32_t context = 0;
     std::uint32_t mtu = 1024;  // bytes
     std::uint32_t access = 0;  // WEFT_RIGHT_REMOTE_* granted to the peer
+    std::uint32_t pd = 0;
   };
 
   struct Answer {

@@ -215,7 +215,11 @@ int Context::sync_signal(std::uint32_t sync, std::uint32_t add) {
   return 0;
 }
 
-void Context::sync_arm(std::uint32_t sync, std::uint64_t value) { doorbell(WEFT_DB_ARM, WEFT_DB_PAIR(sync, value)); }
+void Context::sync_arm(std::uint32_t sync, std::uint64_t value) {
+  const std::uint64_t now = sync_value(sync);
+  const std::uint64_t target = value > now ? now + std::min<std::uint64_t>(value - now, WEFT_ARM_AHEAD_MAX) : value;
+  doorbell(WEFT_DB_ARM, WEFT_DB_ARM_VALUE(sync, target));
+}
 
 int Context::queue_create(std::uint32_t entries, unsigned flags, weft_backend_queue& out) {
   auto slot = std::find(queues_.begin(), queues_.end(), nullptr);
@@ -289,12 +293,10 @@ int Context::channel_create(std::uint32_t port, std::uint32_t sync_base, std::ui
   weft_qp_entry qp{};
   qp.ctx = number_;
   qp.type = WEFT_QP_CHANNEL;
-  qp.port = static_cast<std::uint8_t>(port);
+  qp.av.port = static_cast<std::uint8_t>(port);
   qp.access = WEFT_RIGHT_REMOTE_READ | WEFT_RIGHT_REMOTE_WRITE;
   qp.sync_base = sync_base;
   qp.sync_count = sync_count;
-  qp.pkey = 0xffff;
-  qp.vlan = 0xffff;
   if (const int error = driver_.call(WEFT_MBOX_QP_CREATE, &qp, sizeof(qp), &qp, sizeof(qp)); error != 0) return error;
   channel->qpn = qp.qpn;
   channel->port = port;
@@ -325,7 +327,7 @@ int Context::channel_connect(Channel* channel, const weft_endpoint& remote, std:
   qp.ctx = number_;
   qp.qpn = channel->qpn;
   qp.type = WEFT_QP_CHANNEL;
-  qp.port = static_cast<std::uint8_t>(channel->port);
+  qp.av.port = static_cast<std::uint8_t>(channel->port);
   qp.path_mtu = std::min(channel->local.mtu, remote.mtu);
   qp.timeout = timeout != 0 ? timeout : kTimeout;
   qp.retry_cnt = retry_cnt != 0 ? retry_cnt : kRetries;
@@ -334,12 +336,10 @@ int Context::channel_connect(Channel* channel, const weft_endpoint& remote, std:
   qp.dest_qpn = remote.qpn;
   qp.sq_psn = channel->psn;
   qp.rq_psn = remote.psn & kPsnMask;
-  qp.pkey = 0xffff;
-  qp.hop_limit = 64;
-  std::memcpy(qp.dmac, remote.mac, sizeof(qp.dmac));
-  std::memcpy(qp.sgid, channel->local.gid, sizeof(qp.sgid));
-  std::memcpy(qp.dgid, remote.gid, sizeof(qp.dgid));
-  qp.vlan = 0xffff;
+  qp.pkey = WEFT_PKEY_DEFAULT;
+  qp.av.hop_limit = 64;
+  std::memcpy(qp.av.dmac, remote.mac, sizeof(qp.av.dmac));
+  std::memcpy(qp.av.dgid, remote.gid, sizeof(qp.av.dgid));
   qp.max_rd_atomic = 16;
   qp.max_dest_rd_atomic = 16;
   qp.access = WEFT_RIGHT_REMOTE_READ | WEFT_RIGHT_REMOTE_WRITE;
@@ -350,10 +350,10 @@ int Context::channel_connect(Channel* channel, const weft_endpoint& remote, std:
     weft_qp_state state;
     std::uint32_t mask;
   } steps[] = {
-      {WEFT_QPS_INIT, WEFT_QPM_ACCESS | WEFT_QPM_SYNC},
+      {WEFT_QPS_INIT, WEFT_QPM_PORT | WEFT_QPM_PKEY | WEFT_QPM_ACCESS | WEFT_QPM_SYNC},
       {WEFT_QPS_RTR,
-       WEFT_QPM_PATH | WEFT_QPM_MTU | WEFT_QPM_DEST | WEFT_QPM_RQ_PSN | WEFT_QPM_RNR_TIMER | WEFT_QPM_RD_ATOMIC},
-      {WEFT_QPS_RTS, WEFT_QPM_SQ_PSN | WEFT_QPM_RETRY},
+       WEFT_QPM_PATH | WEFT_QPM_MTU | WEFT_QPM_DEST | WEFT_QPM_RQ_PSN | WEFT_QPM_RNR_TIMER | WEFT_QPM_DEST_RD_ATOMIC},
+      {WEFT_QPS_RTS, WEFT_QPM_SQ_PSN | WEFT_QPM_RETRY | WEFT_QPM_RD_ATOMIC},
   };
   for (const auto& step : steps) {
     qp.state = static_cast<std::uint8_t>(step.state);

@@ -21,17 +21,19 @@ struct Range {
   std::uint64_t length = 0;
 };
 
-// Who accesses: the context of the command, work request or queue pair, and the right it needs (one WEFT_RIGHT_* bit).
+// Who accesses: the context of the command, work request or queue pair, the right it needs (one WEFT_RIGHT_* bit), and
+// its protection domain (0 for command queues).
 struct Access {
   std::uint32_t context = 0;
   std::uint32_t right = 0;
+  std::uint32_t pd = 0;
 };
 
 class Memory {
  public:
   virtual ~Memory() = default;
 
-  // Key, context, rights and bounds; touches no memory. Errors are counted by kind.
+  // Key, context, protection domain, rights and bounds; touches no memory. Errors are counted by kind.
   virtual Error check(Access who, Range range) = 0;
 
   // Pointer to the whole range when it is HBM (then also alignment is as the address has it), nullptr when it is not

@@ -52,7 +52,10 @@ class Nic {
 
   // Ports. Addresses start as: MAC 02:57:xx:xx:xx:pp, IPv4 169.254.x.y, from a hash of the serial and the port number.
   virtual Error port_get(weft_mbox_port& port) = 0;
-  virtual Error port_set(const weft_mbox_port& port) = 0;
+  virtual Error port_set(const weft_mbox_port_set& port) = 0;
+  // Its GID table. WEFT_ERR_MBOX_NOT_FOUND: port or index; WEFT_ERR_BAD_GID: not an address of its type.
+  virtual Error gid_get(weft_mbox_gid& gid) = 0;
+  virtual Error gid_set(const weft_mbox_gid& gid) = 0;
   virtual std::span<const std::uint64_t> counters(std::uint32_t port) const = 0;  // order of weft/hw/counters.h
 
   // Queue pairs, as the mailbox has them.
