@@ -97,6 +97,34 @@ class Driver(DriverCase):
                 weft-drvtest smoke
             done""")
 
+    def test_guest_clock_runs_as_the_hosts(self):
+        """Between two looks the guest counts what the host counts, whatever stalls meanwhile."""
+        def look():
+            before = time.monotonic()
+            guest = float(self.sh("cut -d' ' -f1 /proc/uptime"))
+            return before, guest, time.monotonic()
+        first = look()
+        time.sleep(5)
+        second = look()
+        passed = second[1] - first[1]
+        self.assertGreater(passed, (second[0] - first[2]) * 0.99 - 0.02)  # uptime is cut to 0.01 s
+        self.assertLess(passed, (second[2] - first[0]) * 1.01 + 0.02)
+        source = self.sh("cat /sys/devices/system/clocksource/clocksource0/current_clocksource").strip()
+        if self.cluster.accel == "tcg":
+            self.assertEqual(source, "tsc" if "tsc=reliable" in clock.kernel_options() else "hpet")
+
+    def test_remove_and_rescan(self):
+        """The function is found again, and its 1 GiB of memory gets room again."""
+        self.sh(f"""
+            d={BDF}
+            for i in 1 2 3; do
+                echo 1 >/sys/bus/pci/devices/$d/remove
+                [ ! -e /dev/accel/accel0 ]
+                echo 1 >/sys/bus/pci/rescan
+                [ -e /dev/accel/accel0 ]
+            done""")
+        self.works()
+
     def test_device_falls_off_the_bus(self):
         """All reads give ones: users get errors, and once the device is back a reset brings it to work."""
         out = self.sh(f"""

@@ -251,13 +251,14 @@ def main():
     sub.add_parser("check", help="what `make check` runs", add_help=False)
     sub.add_parser("bench", help="what `make bench` runs", add_help=False)
     sub.add_parser("interop", help="what `make interop` runs", add_help=False)
+    sub.add_parser("boots", help="boot again and again, and keep what a hang leaves", add_help=False)
     args, rest = parser.parse_known_args()
     if getattr(args, "command", None) and args.command[0] == "--":
         args.command = args.command[1:]
     # Ctrl-C and a polite kill alike: unwind, so that what we started ends and the report is written.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        if args.what in ("demo", "check", "bench", "interop"):
+        if args.what in ("demo", "check", "bench", "interop", "boots"):
             try:
                 module = importlib.import_module(f".{args.what}", __package__)
             except ModuleNotFoundError as e:

@@ -296,18 +296,23 @@ class Node:
             return False
 
     def evidence(self, folder):
-        """Keep in `folder` what tells why the node stands still: console, QEMU's log, state and registers."""
+        """Keep in `folder` what tells why the node stands still: console, QEMU's log, state and registers.
+
+        These twice, 3 s apart: an interrupt that still waits then is lost, not on its way.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"node{self.rank}.console").write_text(self.console())
         said = [self.qemu_log()]
-        for execute, line in (("query-status", None), *((None, words) for words in (
-                "info registers -a", "info lapic 0", "info lapic 1", "info pic"))):
-            try:
-                answer = (self.monitor(execute) if execute else
-                          self.monitor("human-monitor-command", **{"command-line": line}))
-            except (OSError, RuntimeError) as e:
-                answer = str(e)
-            said.append(f"=== {execute or line}\n" + (answer if isinstance(answer, str) else json.dumps(answer)))
+        for look in range(2 if self.alive() else 1):
+            time.sleep(3 * look)
+            for execute, line in (("query-status", None), *((None, words) for words in (
+                    "info registers -a", "info lapic 0", "info lapic 1", "info pic"))):
+                try:
+                    answer = (self.monitor(execute) if execute else
+                              self.monitor("human-monitor-command", **{"command-line": line}))
+                except (OSError, RuntimeError) as e:
+                    answer = str(e)
+                said.append(f"=== {execute or line}\n" + (answer if isinstance(answer, str) else json.dumps(answer)))
         (folder / f"node{self.rank}.qemu").write_text("\n".join(said).replace("\r", ""))
 
     def panicked(self):
