@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -117,6 +118,34 @@ class Style(unittest.TestCase):
                  "Hi~ you"]
         self.assertEqual([line for line in wrong if check.negated(line.replace("~", "!")) != [1]], [])
         self.assertEqual([line for line in right if check.negated(line.replace("~", "!"))], [])
+
+
+class Wrapper(unittest.TestCase):
+    """vm/weft-vm lets the root see what the command line names, however it is spelt."""
+
+    def bound(self, *words):
+        """The folders that vm/weft-vm binds for a command line."""
+        with tempfile.TemporaryDirectory() as folder:
+            vm = Path(folder, "checkout", "vm")
+            vm.mkdir(parents=True)
+            shutil.copy2(paths.TOP / "vm" / "weft-vm", vm)
+            (vm / "lib.sh").touch()
+            for name, text in (("setup", "printf 'the-root\\nmade\\n'"), ("enter", 'printf "%s\\n" "$@"')):
+                (vm / name).write_text(f"#!/bin/sh\n{text}\n")
+                (vm / name).chmod(0o755)
+            told = subprocess.run([vm / "weft-vm", "run", *words], cwd=vm, capture_output=True, text=True, check=True)
+        said = told.stdout.split("\n")
+        self.assertEqual(said[0], "the-root")
+        return [b for a, b in zip(said, said[1:said.index("--")]) if a == "-b"]
+
+    def test_files_elsewhere(self):
+        with tempfile.TemporaryDirectory() as there, tempfile.TemporaryDirectory() as other:
+            for option in ("--json", "--junit", "--capture", "--kernel", "--module", "--model", "--share"):
+                for words in ([option, f"{there}/file"], [f"{option}={there}/file"], [f"{option}={there}"]):
+                    with self.subTest(words=words):
+                        self.assertEqual(self.bound("--nodes", "2", *words, "--", "cmd", f"--json={other}/x"), [there])
+            self.assertEqual(self.bound(f"--json={there}/a", "--share", other, f"--junit={there}/b"), [there, other])
+            self.assertEqual(self.bound("--nodes=2", f"--append={there}", "--", "cmd"), [])
 
 
 class Patterns(unittest.TestCase):

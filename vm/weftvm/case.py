@@ -135,9 +135,13 @@ class NodeTest(unittest.TestCase):
         threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(len(commands))]
         for thread in threads:
             thread.start()
+        failed = None
         try:
             meanwhile()
-        finally:
-            for thread in threads:
-                thread.join(timeout + 15)
+        except AssertionError as e:
+            failed = e
+        for thread in threads:
+            thread.join(timeout + 15)
+        if failed:
+            self.fail(f"{failed}; the commands: {results}")
         return results
