@@ -203,6 +203,8 @@ class OneNode(NodeTest):
 
     def test_ends(self):
         self.assertEqual(self.end("true")[:2], (0, "ok"))
+        self.assertEqual(self.sh("cat /proc/sys/kernel/watchdog_thresh /sys/module/rcupdate/parameters/rcu_cpu_stall_timeout "
+                                 "/sys/module/printk/parameters/time; cut -f1 /proc/sys/kernel/printk"), "60\n120\nY\n7\n")
         code, status, _, result = self.end("sh", "-c", "echo out; echo err >&2; exit 7")
         self.assertEqual((code, status, result.out, result.err), (7, "exit", "out\n", "err\n"))
         code, status, said, _ = self.end("sh", "-c", "echo here I hang >/dev/kmsg; sleep 60", timeout=3)

@@ -483,7 +483,8 @@ class Cluster:
             append.append(clock.kernel_options())
         if self.options.viommu:
             append.append("intel_iommu=on iommu.strict=1")
-        append += [self.options.append, "printk.time=1"]  # the console's reader goes by the stamps
+        # The console's reader goes by the stamps. A host that stalls, or a node stopped for 20 s, is no lock-up.
+        append += ["watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120", self.options.append, "printk.time=1"]
         argv = ["qemu-system-x86_64", "-name", f"node{rank}",
                 "-machine", "q35" + (",kernel-irqchip=split" if kvm and self.options.viommu else ""),
                 "-accel", "kvm" if kvm else "tcg,thread=multi"]
