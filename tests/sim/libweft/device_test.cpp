@@ -39,7 +39,7 @@ TEST_F(SimDevice, TellsWhatItIs) {
   EXPECT_STREQ(info.serial, "SIM0");
   EXPECT_STREQ(info.bdf, "sim:0");
   EXPECT_EQ(info.ports, 1u);
-  EXPECT_EQ(info.hw_version >> 16, 1u);
+  EXPECT_EQ(info.hw_version >> 16, 2u);
   EXPECT_EQ(info.hbm_bytes, 256u << 20);
   EXPECT_EQ(info.hbm_used, 0u);
   EXPECT_EQ(info.caps & (WEFT_CAP_REDUCE | WEFT_CAP_CHANNELS), std::uint32_t{WEFT_CAP_REDUCE | WEFT_CAP_CHANNELS});

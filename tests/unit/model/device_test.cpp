@@ -32,7 +32,7 @@ TEST(Abi, SpeaksItsVersionOnly) {
   EXPECT_EQ(abi().size, sizeof(weft_abi_model));
   FakeHost host;
   weft_abi_host table = host.abi();
-  table.version = 2;
+  table.version = WEFT_ABI_VERSION + 1;
   const weft_abi_config config{sizeof(config), 0, nullptr};
   void* model = nullptr;
   EXPECT_EQ(abi().create(&table, &config, &model, nullptr, 0), -EINVAL);
