@@ -8,7 +8,7 @@ namespace weft::model {
 
 CommandProcessor::CommandProcessor(HostPort& host, Counters& counters, Contexts& contexts, RegionTable& memory,
                                    EventQueue& events)
-    : services_{host, counters, contexts, memory, engines_, events}, engines_(memory, counters) {}
+    : services_{host, counters, contexts, memory, mover_, events}, mover_(memory, counters) {}
 
 CommandProcessor::~CommandProcessor() = default;
 

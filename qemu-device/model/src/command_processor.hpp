@@ -41,7 +41,6 @@ class CommandProcessor final : public QueueOwner {
 
   // Writes the heads that changed.
   void flush();
-  bool dirty() const { return !heads_.empty(); }
 
   // QueueOwner.
   void activate(CommandQueue& queue) override;
@@ -57,7 +56,7 @@ class CommandProcessor final : public QueueOwner {
   CommandQueue* find(std::uint32_t context, std::uint32_t queue);
 
   QueueServices services_;
-  Engines engines_;
+  DataMover mover_;
   std::uint64_t uses_ = 0;
   boost::intrusive::list<CommandQueue, boost::intrusive::base_hook<QueueHook<ActiveTag>>,
                          boost::intrusive::constant_time_size<false>>

@@ -2,12 +2,36 @@
 #include "command_queue.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <iterator>
 #include <span>
 
 #include "reduce.hpp"
 
 namespace weft::model {
+namespace {
+
+// Which fields an operation uses: the first operands, and the others by name. Further ones must be 0.
+struct Fields {
+  int addresses;
+  int keys;
+  bool length;
+  int args;
+};
+constexpr Fields kFields[] = {
+    {0, 0, false, 0},  // NOP
+    {2, 2, true, 0},   // COPY
+    {2, 1, true, 0},   // FILL: addr[1] is the pattern
+    {3, 3, true, 2},   // REDUCE
+    {2, 3, true, 1},   // RDMA: key[2] is the channel; addr[2] an immediate
+    {0, 0, false, 0},  // FENCE
+    {1, 1, false, 0},  // TIMESTAMP
+    {1, 0, false, 0},  // SIGNAL: addr[0] is the amount
+};
+static_assert(std::size(kFields) == WEFT_OP_SIGNAL + 1);
+
+}  // namespace
 
 CommandQueue::CommandQueue(QueueOwner& owner, QueueServices& services, const weft_queue_entry& entry,
                            std::uint64_t token_base)
@@ -115,35 +139,38 @@ bool CommandQueue::stage_next(std::uint64_t& cost) {
 
 Error CommandQueue::check_fields(const weft_cmd& cmd, const weft_cmd_ext* ext) const {
   if (cmd.version != WEFT_CMD_VERSION) return WEFT_ERR_BAD_VERSION;
-  if (cmd.op > WEFT_OP_SIGNAL) return WEFT_ERR_BAD_OP;
+  if (cmd.op >= std::size(kFields)) return WEFT_ERR_BAD_OP;
+  if (cmd.op == WEFT_OP_RDMA && cmd.arg0 > WEFT_RDMA_SEND) return WEFT_ERR_BAD_OP;
   if (cmd.flags & ~(WEFT_CMD_EXT | WEFT_CMD_FENCED)) return WEFT_ERR_BAD_FIELD;
-  switch (cmd.op) {
-    case WEFT_OP_REDUCE:
-      if (dtype_bytes(cmd.arg0) == 0 || cmd.arg1 >= WEFT_REDOPS) return WEFT_ERR_BAD_TYPE;
-      break;
-    case WEFT_OP_RDMA:
-      if (cmd.arg0 > WEFT_RDMA_SEND) return WEFT_ERR_BAD_OP;
-      if (cmd.arg1 != 0) return WEFT_ERR_BAD_FIELD;
-      if (cmd.arg0 == WEFT_RDMA_WRITE_IMM && cmd.addr[2] > UINT32_MAX) return WEFT_ERR_BAD_FIELD;
-      break;
-    default:
-      if (cmd.arg0 != 0 || cmd.arg1 != 0) return WEFT_ERR_BAD_FIELD;
-  }
-  if (ext) {
-    if (ext->version != WEFT_CMD_VERSION) return WEFT_ERR_BAD_VERSION;
-    if (ext->waits > 2 || ext->reserved0 != 0 || ext->reserved1 != 0) return WEFT_ERR_BAD_FIELD;
-    for (int i = 0; i < 3; ++i) {
-      if (ext->dim[i] != 0 || ext->stride[i] != 0) return WEFT_ERR_BAD_FIELD;
-    }
-    if (ext->arg16 != 0 && (cmd.op != WEFT_OP_REDUCE || cmd.arg1 != WEFT_AVG)) return WEFT_ERR_BAD_FIELD;
-    for (std::uint32_t i = 0; i < ext->waits; ++i) {
-      if (!services_.contexts.valid(context_, ext->wait_id[i])) return WEFT_ERR_BAD_SYNC;
-    }
-  }
+  if (cmd.op == WEFT_OP_REDUCE && (dtype_bytes(cmd.arg0) == 0 || cmd.arg1 >= WEFT_REDOPS)) return WEFT_ERR_BAD_TYPE;
   const Contexts& contexts = services_.contexts;
   if (cmd.wait_id != WEFT_SYNC_NONE && !contexts.valid(context_, cmd.wait_id)) return WEFT_ERR_BAD_SYNC;
   if (cmd.signal_id != WEFT_SYNC_NONE && !contexts.valid(context_, cmd.signal_id)) return WEFT_ERR_BAD_SYNC;
   if (cmd.signal_id == WEFT_SYNC_NONE && cmd.op == WEFT_OP_SIGNAL) return WEFT_ERR_BAD_SYNC;
+
+  const Fields& used = kFields[cmd.op];
+  const bool immediate = cmd.op == WEFT_OP_RDMA && cmd.arg0 == WEFT_RDMA_WRITE_IMM;
+  if (immediate && cmd.addr[2] > UINT32_MAX) return WEFT_ERR_BAD_FIELD;
+  for (int i = 0; i < 3; ++i) {
+    if (cmd.addr[i] != 0 && i >= used.addresses + (immediate ? 1 : 0)) return WEFT_ERR_BAD_FIELD;
+    if (cmd.key[i] != 0 && i >= used.keys) return WEFT_ERR_BAD_FIELD;
+  }
+  if ((cmd.length != 0 && !used.length) || (cmd.arg0 != 0 && used.args < 1) || (cmd.arg1 != 0 && used.args < 2) ||
+      (cmd.wait_value != 0 && cmd.wait_id == WEFT_SYNC_NONE) ||
+      (cmd.signal_add != 0 && (cmd.signal_id == WEFT_SYNC_NONE || cmd.op == WEFT_OP_SIGNAL))) {
+    return WEFT_ERR_BAD_FIELD;
+  }
+  if (ext == nullptr) return WEFT_ERR_OK;
+  if (ext->version != WEFT_CMD_VERSION) return WEFT_ERR_BAD_VERSION;
+  if (ext->waits > 2 || ext->reserved0 != 0 || ext->reserved1 != 0) return WEFT_ERR_BAD_FIELD;
+  for (int i = 0; i < 3; ++i) {
+    if (ext->dim[i] != 0 || ext->stride[i] != 0) return WEFT_ERR_BAD_FIELD;
+  }
+  if (ext->arg16 != 0 && (cmd.op != WEFT_OP_REDUCE || cmd.arg1 != WEFT_AVG)) return WEFT_ERR_BAD_FIELD;
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    if (i >= ext->waits && (ext->wait_id[i] != 0 || ext->wait_value[i] != 0)) return WEFT_ERR_BAD_FIELD;
+    if (i < ext->waits && !contexts.valid(context_, ext->wait_id[i])) return WEFT_ERR_BAD_SYNC;
+  }
   return WEFT_ERR_OK;
 }
 
@@ -172,16 +199,16 @@ void CommandQueue::accept(const weft_cmd& cmd, const weft_cmd_ext* ext, std::uin
 
 // Works on the first ready command; returns what it cost.
 std::uint64_t CommandQueue::execute(Command& command, std::uint64_t budget) {
-  Engines::Slice slice{.finished = true};
+  DataMover::Slice slice{.finished = true};
   switch (command.cmd.op) {
     case WEFT_OP_COPY:
-      slice = services_.engines.copy(context_, command.cmd, command.done, budget);
+      slice = services_.mover.copy(context_, command.cmd, command.done, budget);
       break;
     case WEFT_OP_FILL:
-      slice = services_.engines.fill(context_, command.cmd, command.done, budget);
+      slice = services_.mover.fill(context_, command.cmd, command.done, budget);
       break;
     case WEFT_OP_REDUCE:
-      slice = services_.engines.reduce(context_, command.cmd, command.arg16, command.done, budget);
+      slice = services_.mover.reduce(context_, command.cmd, command.arg16, command.done, budget);
       break;
     case WEFT_OP_RDMA:
       if (Error error = start_rdma(command); error != WEFT_ERR_OK) halt(error, command.slot);
@@ -210,7 +237,7 @@ Error CommandQueue::start_rdma(Command& command) {
   const Range local{cmd.key[0], cmd.addr[0], cmd.length};
   const Region* region = nullptr;
   if (Error error = services_.memory.find({context_, right}, local, region); error != WEFT_ERR_OK) return error;
-  RdmaRequest request;
+  WorkRequest request;
   request.token = token_base_ + static_cast<std::uint64_t>(&command - window_.data());
   request.context = context_;
   request.op = op;
@@ -316,17 +343,23 @@ void CommandQueue::write_head() {
                             .state = state_,
                             .error = static_cast<std::uint32_t>(error_),
                             .error_index = error_slot_,
-                            .reserved = {}};
+                            .error_program = 0,
+                            .error_iteration = 0,
+                            .error_pc = 0,
+                            .error_depth = 0,
+                            .reserved = 0};
+  constexpr std::size_t kPublished = offsetof(weft_ring_head, error_index);
+  const auto bytes = std::as_bytes(std::span(&head, 1));
   const Region* region = nullptr;
   Error error = services_.memory.find({context_, WEFT_RIGHT_WRITE}, {ring_key_, ring_address_, sizeof(head)}, region);
-  if (error == WEFT_ERR_OK && halted() && !error_index_written_) {
-    // Whoever sees the state sees the index as well.
-    error = services_.memory.store(*region, ring_address_ + offsetof(weft_ring_head, error_index),
-                                   std::as_bytes(std::span(&head.error_index, 1)), WEFT_ABI_DMA_CONTROL);
-    error_index_written_ = true;
+  if (error == WEFT_ERR_OK && halted()) {
+    error =
+        services_.memory.store(*region, ring_address_ + kPublished, bytes.subspan(kPublished), WEFT_ABI_DMA_CONTROL);
   }
+  // Whoever sees the state sees where the error is, and whoever sees a command completed sees what it did.
+  std::atomic_thread_fence(std::memory_order_release);
   if (error == WEFT_ERR_OK) {
-    error = services_.memory.store(*region, ring_address_, std::as_bytes(std::span(&head, 1)), WEFT_ABI_DMA_CONTROL);
+    error = services_.memory.store(*region, ring_address_, bytes.first(kPublished), WEFT_ABI_DMA_CONTROL);
   }
   if (error != WEFT_ERR_OK && !halted()) halt(error, oldest_slot());
 }

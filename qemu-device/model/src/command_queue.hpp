@@ -10,7 +10,7 @@
 
 #include "contexts.hpp"
 #include "counters.hpp"
-#include "engines.hpp"
+#include "data_mover.hpp"
 #include "event_queue.hpp"
 #include "host_port.hpp"
 #include "region_table.hpp"
@@ -27,7 +27,7 @@ struct QueueServices {
   Counters& counters;
   Contexts& contexts;
   RegionTable& memory;
-  Engines& engines;
+  DataMover& mover;
   EventQueue& events;
   Nic* nic = nullptr;
 };
@@ -132,7 +132,6 @@ class CommandQueue : public QueueHook<ActiveTag>, public QueueHook<HeadTag> {
   Error error_ = WEFT_ERR_OK;
   std::uint64_t error_slot_ = 0;
   bool overrun_ = false;
-  bool error_index_written_ = false;
 
   std::array<Slot, kStage> stage_;
   std::uint32_t stage_begin_ = 0;

@@ -105,25 +105,32 @@ TEST_P(Garbage, InRings) {
     for (int i = 0; i < 40; ++i) {
       // Mostly right, so that it comes far; then some of its bytes are anything.
       weft_cmd cmd = command(static_cast<weft_cmd_op>(random_() % 8));
-      cmd.flags = random_() % 8 == 0 ? WEFT_CMD_FENCED : 0;
-      if (cmd.op == WEFT_OP_REDUCE) {
-        cmd.arg0 = static_cast<std::uint8_t>(random_() % WEFT_F8E4M3);
-        cmd.arg1 = static_cast<std::uint8_t>(random_() % WEFT_REDOPS);
-      }
-      for (int k = 0; k < 3; ++k) {
+      const auto place = [&] {
         const bool in_hbm = random_() % 2;
-        cmd.key[k] = in_hbm ? data.key : host.key;
-        cmd.addr[k] = (in_hbm ? data.va : host.va) + (random_() % (1u << 19) & ~std::uint64_t{63});
+        return Place{in_hbm ? data.key : host.key,
+                     (in_hbm ? data.va : host.va) + (random_() % (1u << 19) & ~std::uint64_t{63})};
+      };
+      const std::uint32_t length = random_() % (1u << 16) & ~7u;
+      if (cmd.op == WEFT_OP_COPY) cmd = copy(place(), place(), length);
+      if (cmd.op == WEFT_OP_FILL) cmd = fill(place(), random_(), length);
+      if (cmd.op == WEFT_OP_REDUCE) {
+        cmd = reduce(static_cast<weft_dtype>(random_() % WEFT_F8E4M3), static_cast<weft_redop>(random_() % WEFT_REDOPS),
+                     place(), place(), place(), length);
       }
-      if (cmd.op == WEFT_OP_RDMA) cmd.key[2] = 0x40;
-      cmd.length = random_() % (1u << 16) & ~7u;
+      if (cmd.op == WEFT_OP_RDMA) cmd = rdma_write(0x40, place(), place(), length);
+      if (cmd.op == WEFT_OP_TIMESTAMP) {
+        const Place to = place();
+        cmd.addr[0] = to.va;
+        cmd.key[0] = to.key;
+      }
+      cmd.flags = random_() % 8 == 0 ? WEFT_CMD_FENCED : 0;
       if (random_() % 4 == 0) {
         cmd.wait_id = static_cast<std::uint32_t>(random_() % 8);
         cmd.wait_value = random_() % 4;
       }
       cmd.signal_id = static_cast<std::uint32_t>(random_() % 8);
-      cmd.signal_add = 1;
-      if (random_() % 24 == 0) {
+      cmd.signal_add = cmd.op != WEFT_OP_SIGNAL;
+      if (random_() % 64 == 0) {
         const std::uint64_t bytes = any();
         const std::size_t at = random_() % sizeof(cmd),
                           count = std::min<std::size_t>(1 + random_() % 8, sizeof(cmd) - at);

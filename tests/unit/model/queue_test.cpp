@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Command queues: order, waits, fences, the window, the ring, and how a queue ends.
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "board.hpp"
 
@@ -441,8 +443,11 @@ const BadCommand kBad[] = {
        as_rdma(c);
        c.arg0 = 4;
      }},
-    {"Version", WEFT_ERR_BAD_VERSION, WEFT_CTR_err_bad_field, [](weft_cmd& c, weft_cmd_ext&) { c.version = 2; }},
-    {"Flags", WEFT_ERR_BAD_FIELD, WEFT_CTR_err_bad_field, [](weft_cmd& c, weft_cmd_ext&) { c.flags = 4; }},
+    {"Version", WEFT_ERR_BAD_VERSION, WEFT_CTR_err_bad_field,
+     [](weft_cmd& c, weft_cmd_ext&) { c.version = WEFT_CMD_VERSION + 1; }},
+    {"VersionBefore", WEFT_ERR_BAD_VERSION, WEFT_CTR_err_bad_field,
+     [](weft_cmd& c, weft_cmd_ext&) { c.version = WEFT_CMD_VERSION - 1; }},
+    {"Flags", WEFT_ERR_BAD_FIELD, WEFT_CTR_err_bad_field, [](weft_cmd& c, weft_cmd_ext&) { c.flags = 8; }},
     {"Arg0", WEFT_ERR_BAD_FIELD, WEFT_CTR_err_bad_field, [](weft_cmd& c, weft_cmd_ext&) { c.arg0 = 1; }},
     {"Arg1", WEFT_ERR_BAD_FIELD, WEFT_CTR_err_bad_field, [](weft_cmd& c, weft_cmd_ext&) { c.arg1 = 1; }},
     {"Immediate", WEFT_ERR_BAD_FIELD, WEFT_CTR_err_bad_field,
@@ -510,19 +515,15 @@ const BadCommand kBad[] = {
        c.addr[2] = c.addr[0] - 4;
      }},
     {"AlignFill", WEFT_ERR_BAD_ALIGN, WEFT_CTR_err_other,
-     [](weft_cmd& c, weft_cmd_ext&) {
-       c.op = WEFT_OP_FILL;
-       c.addr[0] += 4;
-     }},
+     [](weft_cmd& c, weft_cmd_ext&) { c = then(fill({c.key[0], c.addr[0] + 4}, 0, 64), 1); }},
     {"AlignFillLength", WEFT_ERR_BAD_ALIGN, WEFT_CTR_err_other,
-     [](weft_cmd& c, weft_cmd_ext&) {
-       c.op = WEFT_OP_FILL;
-       c.length = 60;
-     }},
+     [](weft_cmd& c, weft_cmd_ext&) { c = then(fill({c.key[0], c.addr[0]}, 0, 60), 1); }},
     {"AlignTimestamp", WEFT_ERR_BAD_ALIGN, WEFT_CTR_err_other,
      [](weft_cmd& c, weft_cmd_ext&) {
-       c.op = WEFT_OP_TIMESTAMP;
-       c.addr[0] += 4;
+       const Place place{c.key[0], c.addr[0] + 4};
+       c = then(command(WEFT_OP_TIMESTAMP), 1);
+       c.addr[0] = place.va;
+       c.key[0] = place.key;
      }},
     {"Channel", WEFT_ERR_BAD_CHANNEL, WEFT_CTR_err_bad_channel,
      [](weft_cmd& c, weft_cmd_ext&) {
@@ -537,6 +538,120 @@ const BadCommand kBad[] = {
 };
 INSTANTIATE_TEST_SUITE_P(All, BadCommands, testing::ValuesIn(kBad),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// A field that an operation does not use is 0, so that it can have a meaning one day: each operation with each field.
+TEST_F(QueueTest, UnusedFieldsAreRefused) {
+  weft_cmd stamp = command(WEFT_OP_TIMESTAMP);
+  stamp.addr[0] = data.va;
+  stamp.key[0] = data.key;
+  weft_cmd read = rdma_write(0x40, data, {1, 0}, 64);
+  read.arg0 = WEFT_RDMA_READ;
+  struct Case {
+    weft_cmd cmd;
+    std::set<std::string> uses;
+  };
+  const std::set<std::string> two{"addr0", "addr1", "key0", "key1", "length"};
+  std::set<std::string> rdma = two, three = two, immediate, pattern = two;
+  rdma.insert({"key2", "arg0"});
+  immediate = rdma;
+  immediate.insert("addr2");
+  three.insert({"addr2", "key2", "arg0", "arg1"});
+  pattern.erase("key1");
+  const Case cases[] = {
+      {command(WEFT_OP_NOP), {}},
+      {copy(data, data + 4096, 64), two},
+      {fill(data, 5, 64), pattern},
+      {reduce(WEFT_I32, WEFT_SUM, data, data + 4096, data + 8192, 4), three},
+      {rdma_write(0x40, data, {1, 0}, 64), rdma},
+      {rdma_write(0x40, data, {1, 0}, 64, 3), immediate},
+      {read, rdma},
+      {command(WEFT_OP_FENCE), {}},
+      {stamp, {"addr0", "key0"}},
+      {add_to(1, 5), {"addr0"}},
+  };
+  struct Field {
+    const char* name;
+    void (*set)(weft_cmd&);
+  };
+  const Field fields[] = {
+      {"addr0", [](weft_cmd& c) { c.addr[0] = 1; }},
+      {"addr1", [](weft_cmd& c) { c.addr[1] = 1; }},
+      {"addr2", [](weft_cmd& c) { c.addr[2] = 1; }},
+      {"key0", [](weft_cmd& c) { c.key[0] = 1; }},
+      {"key1", [](weft_cmd& c) { c.key[1] = 1; }},
+      {"key2", [](weft_cmd& c) { c.key[2] = 1; }},
+      {"length", [](weft_cmd& c) { c.length = 1; }},
+      {"arg0", [](weft_cmd& c) { c.arg0 = 1; }},
+      {"arg1", [](weft_cmd& c) { c.arg1 = 1; }},
+      {"wait_value", [](weft_cmd& c) { c.wait_value = 1; }},
+      {"signal_add", [](weft_cmd& c) { c.signal_add = 1; }},
+  };
+  const auto error_of = [&](const weft_cmd& cmd) {
+    Board::Queue one = board.make_queue(1, 16);
+    one.submit({cmd});
+    board.run();
+    const std::uint32_t error = one.head().error;
+    EXPECT_EQ(board.mailbox(WEFT_MBOX_QUEUE_DESTROY, weft_mbox_pair{1, one.number}), WEFT_ERR_OK);
+    board.mailbox(WEFT_MBOX_REGION_DESTROY, weft_mbox_index{one.key, 0});
+    return error;
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(error_of(c.cmd), std::uint32_t{WEFT_ERR_OK}) << "op " << unsigned{c.cmd.op};
+    for (const Field& field : fields) {
+      if (c.uses.contains(field.name)) continue;
+      weft_cmd cmd = c.cmd;
+      field.set(cmd);
+      EXPECT_EQ(error_of(cmd), std::uint32_t{WEFT_ERR_BAD_FIELD}) << "op " << unsigned{cmd.op} << " " << field.name;
+    }
+  }
+  // Of the extension, too.
+  weft_cmd_ext ext{};
+  ext.version = WEFT_CMD_VERSION;
+  ext.waits = 1;
+  ext.wait_id[1] = 7;
+  queue.submit(command(WEFT_OP_NOP), ext);
+  board.run();
+  EXPECT_EQ(queue.head().error, std::uint32_t{WEFT_ERR_BAD_FIELD});
+}
+
+// What this device does not offer is refused by name, whatever the operands; so is a step outside of a loop's body.
+TEST_F(QueueTest, ProgramsAndTilesAreRefusedByName) {
+  for (const weft_cmd_op op : {WEFT_OP_GEMM, WEFT_OP_LOOP, WEFT_OP_CALL, WEFT_OP_INDIRECT, WEFT_OP_HOST}) {
+    Board::Queue one = board.make_queue(1, 16);
+    weft_cmd cmd = copy(data, data + 4096, 64);
+    cmd.op = static_cast<std::uint8_t>(op);
+    one.submit({command(WEFT_OP_NOP), cmd, then(command(WEFT_OP_NOP), 1)});
+    board.run();
+    EXPECT_EQ(one.head().error, std::uint32_t{WEFT_ERR_BAD_OP}) << op;
+    EXPECT_EQ(one.head().error_index, 1u);
+    // In the ring itself, in no program.
+    EXPECT_EQ(one.head().error_program, 0u);
+    EXPECT_EQ(one.head().error_iteration, 0u);
+    EXPECT_EQ(one.head().error_pc, 0u);
+    EXPECT_EQ(one.head().error_depth, 0u);
+    EXPECT_EQ(board.mailbox(WEFT_MBOX_QUEUE_DESTROY, weft_mbox_pair{1, one.number}), WEFT_ERR_OK);
+  }
+  EXPECT_EQ(board.shadow(1), 0u);
+  weft_cmd cmd = command(WEFT_OP_NOP);
+  cmd.flags = WEFT_CMD_STEP;
+  queue.submit({cmd});
+  board.run();
+  EXPECT_EQ(queue.head().error, std::uint32_t{WEFT_ERR_BAD_FIELD});
+}
+
+// A driver that sees the state sees where the error is: that is written before.
+TEST_F(QueueTest, ErrorIsWrittenBeforeTheStateThatTellsIt) {
+  queue.submit({command(WEFT_OP_NOP)});
+  board.run();
+  board.host.writes.clear();
+  weft_cmd bad = command(WEFT_OP_NOP);
+  bad.arg0 = 1;
+  queue.submit({bad});
+  board.run();
+  ASSERT_GE(board.host.writes.size(), 2u);
+  EXPECT_EQ(board.host.writes[0], queue.iova + offsetof(weft_ring_head, error_index));
+  EXPECT_EQ(board.host.writes[1], queue.iova);
+}
 
 TEST_F(QueueTest, RightsAreAskedForEachOperand) {
   const Place read_only = board.hbm_region(20u << 20, 4096, 1, WEFT_RIGHT_READ | WEFT_RIGHT_REMOTE_WRITE);

@@ -136,7 +136,7 @@ struct weft_cmd cmd_copy(uint64_t to, uint32_t to_key, uint64_t from, uint32_t f
       .version = WEFT_CMD_VERSION,
       .wait_id = WEFT_SYNC_NONE,
       .signal_id = signal,
-      .signal_add = 1,
+      .signal_add = signal != WEFT_SYNC_NONE,
       .addr = {to, from},
       .key = {to_key, from_key},
       .length = bytes,

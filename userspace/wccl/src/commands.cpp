@@ -63,7 +63,6 @@ void append_command(std::vector<weft_cmd>& out, weft_cmd cmd, std::uint16_t divi
   weft_cmd_ext ext{};
   ext.version = WEFT_CMD_VERSION;
   ext.arg16 = divisor;
-  ext.wait_id[0] = ext.wait_id[1] = WEFT_SYNC_NONE;
   for (std::uint8_t i = 1; i < waits.size(); ++i) {
     ext.wait_id[i - 1] = waits[i].object;
     ext.wait_value[i - 1] = waits[i].value;

@@ -5,7 +5,12 @@
 
 #include "types.h"
 
-#define WEFT_CMD_VERSION 1
+#define WEFT_CMD_VERSION 2
+
+/*
+ * Fields that an operation does not use are 0, or the command fails with WEFT_ERR_BAD_FIELD: operands, arguments, length,
+ * and the values that belong to a wait_id or signal_id of WEFT_SYNC_NONE.
+ */
 
 enum weft_cmd_op {
 	WEFT_OP_NOP = 0, /* waits and signals only */
@@ -19,14 +24,23 @@ enum weft_cmd_op {
 	WEFT_OP_SIGNAL = 7, /* adds addr[0] (64 bits), in place of signal_add, to sync object signal_id */
 	/* Offered with WEFT_CAP_GEMM / WEFT_CAP_PROGRAMS; refused with WEFT_ERR_BAD_OP otherwise. */
 	WEFT_OP_GEMM = 16, /* tile: 0 <- 0 + 1 x 2; geometry in the extension */
-	WEFT_OP_LOOP = 17, /* body of the next arg16 slots, count in addr[0] or in memory */
-	WEFT_OP_CALL = 18, /* length commands at 1, a program in memory; counts as one command */
-	WEFT_OP_INDIRECT = 19, /* the next command's operands come from memory at 1 */
-	WEFT_OP_HOST = 20, /* the command goes to the device-to-host FIFO, for a proxy that serves a host NIC */
+	/* The body, the next arg16 slots, addr[0] times; with key[0] the count is the 64-bit word at 0. */
+	WEFT_OP_LOOP = 17,
+	WEFT_OP_CALL = 18, /* the program of `length` slots in memory at 1, 64-aligned; counts as one command */
+	/* struct weft_cmd_operands at 1 replaces operands of the next command: arg0, WEFT_OPERAND_* */
+	WEFT_OP_INDIRECT = 19,
+	/* The next command, with its extension, goes to FIFO key[2] (struct weft_fifo_entry): a proxy does its work. */
+	WEFT_OP_HOST = 20,
 };
 
 #define WEFT_CMD_EXT (1u << 0) /* the next 64-byte slot belongs to this command: struct weft_cmd_ext */
 #define WEFT_CMD_FENCED (1u << 1) /* as if a FENCE came just before; who follows does not wait for this command */
+#define WEFT_CMD_STEP (1u << 2) /* struct weft_cmd_step follows, behind the extension if there is one; in a body only */
+
+/* Limits of programs; WEFT_ERR_LIMIT beyond. A command that failed in one is named by the ring's head. */
+#define WEFT_PROGRAM_DEPTH 4 /* LOOPs and CALLs in each other */
+#define WEFT_PROGRAM_SLOTS 65536 /* of a CALL's program, and of a LOOP's body */
+#define WEFT_LOOP_COUNT_MAX (1ull << 32) /* iterations of one LOOP */
 
 /* REDUCE operands. Values are NCCL's ncclDataType_t and ncclRedOp_t, so that no table is needed anywhere. */
 enum weft_dtype {
@@ -102,6 +116,38 @@ struct weft_cmd_ext {
 };
 WEFT_ASSERT_SIZE(struct weft_cmd_ext, 64);
 
+/**
+ * What changes from one iteration of a loop to the next: in iteration i (from 0) i times these are added, modulo the
+ * field's size, to the fields of the command and of its extension.
+ */
+struct weft_cmd_step {
+	uint8_t version; /* WEFT_CMD_VERSION */
+	uint8_t level; /* whose iteration counts: 0 the innermost loop, 1 the one around it, ... */
+	uint8_t more; /* 1: another step, of another level, follows */
+	uint8_t reserved[5];
+	weft_le64 addr[3]; /* addresses, and what else is in addr[]: pattern, immediate, amount */
+	weft_le64 wait_value[3]; /* of the command, then of its extension */
+	weft_le32 wait_id;
+	weft_le32 signal_id;
+};
+WEFT_ASSERT_SIZE(struct weft_cmd_step, 64);
+
+/* Operands that INDIRECT replaces. */
+#define WEFT_OPERAND_ADDR(i) (1u << (i))
+#define WEFT_OPERAND_KEY(i) (1u << (3 + (i)))
+#define WEFT_OPERAND_LENGTH (1u << 6)
+#define WEFT_OPERAND_WAIT (1u << 7) /* wait_value */
+
+/** What INDIRECT reads, once its waits are met; fields that arg0 does not name are not looked at. */
+struct weft_cmd_operands {
+	weft_le64 addr[3];
+	weft_le32 key[3];
+	weft_le32 length;
+	weft_le64 wait_value;
+	weft_le64 reserved[2];
+};
+WEFT_ASSERT_SIZE(struct weft_cmd_operands, 64);
+
 /** Head of a ring, written by the device alone; slot i is at 64 + 64 * (i mod entries). */
 struct weft_ring_head {
 	weft_le64 fetched; /* slots that the producer may use again, free-running */
@@ -109,9 +155,15 @@ struct weft_ring_head {
 	weft_le32 state; /* enum weft_queue_state */
 	weft_le32 error; /* enum weft_error of the first failed command */
 	weft_le64 error_index; /* slot index of that command, free-running */
-	weft_le64 reserved[4];
+	/* Where in a program: all 0 for a command of the ring itself. */
+	weft_le64 error_program; /* address of the CALL's program that the command stands in */
+	weft_le64 error_iteration; /* of the innermost loop around it */
+	weft_le32 error_pc; /* slot in that program, or behind the LOOP of the ring */
+	weft_le32 error_depth; /* LOOPs and CALLs around it */
+	weft_le64 reserved;
 };
 WEFT_ASSERT_SIZE(struct weft_ring_head, 64);
+WEFT_ASSERT_OFFSET(struct weft_ring_head, state, 16);
 
 enum weft_queue_state {
 	WEFT_QUEUE_RUNNING = 1,

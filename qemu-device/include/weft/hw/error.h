@@ -25,6 +25,7 @@
 	X(BAD_PD, 14, "key belongs to another protection domain")                                                      \
 	X(BAD_GID, 15, "no such source address in the port's GID table, or of the other family")                       \
 	X(KEY_INVALID, 16, "region or window is allocated but invalid: not registered, not bound")                     \
+	X(LIMIT, 17, "program nested too deep, too long or with too many iterations")                                  \
 	X(RETRY_EXCEEDED, 32, "peer silent: transport retries exhausted")                                              \
 	X(RNR_EXCEEDED, 33, "peer not ready: receiver-not-ready retries exhausted")                                    \
 	X(REMOTE_INVALID, 34, "peer refused the request as invalid")                                                   \
@@ -33,6 +34,7 @@
 	X(FLUSHED, 37, "flushed: the queue pair is in the error state")                                                \
 	X(LOCAL_LENGTH, 38, "message longer than the receive buffer")                                                  \
 	X(PORT_DOWN, 39, "port is down")                                                                               \
+	X(PEER_GONE, 40, "the peer's port left the network")                                                           \
 	X(MBOX_OP, 64, "mailbox operation unknown")                                                                    \
 	X(MBOX_LENGTH, 65, "mailbox payload length wrong for the operation")                                           \
 	X(MBOX_BUSY, 66, "object in use")                                                                              \

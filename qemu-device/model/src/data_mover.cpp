@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engines.hpp"
+#include "data_mover.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -42,10 +42,10 @@ Error open(RegionTable& memory, std::uint32_t context, std::uint32_t right, cons
 
 }  // namespace
 
-Engines::Engines(RegionTable& memory, Counters& counters)
+DataMover::DataMover(RegionTable& memory, Counters& counters)
     : memory_(memory), counters_(counters), bounce_(std::make_unique<std::array<Bounce, 3>>()) {}
 
-Engines::Slice Engines::copy(std::uint32_t context, const weft_cmd& cmd, std::uint64_t done, std::uint64_t budget) {
+DataMover::Slice DataMover::copy(std::uint32_t context, const weft_cmd& cmd, std::uint64_t done, std::uint64_t budget) {
   const std::uint64_t total = cmd.length;
   Operand to;
   Operand from;
@@ -83,7 +83,7 @@ Engines::Slice Engines::copy(std::uint32_t context, const weft_cmd& cmd, std::ui
   return {WEFT_ERR_OK, done + bytes == total, bytes};
 }
 
-Engines::Slice Engines::fill(std::uint32_t context, const weft_cmd& cmd, std::uint64_t done, std::uint64_t budget) {
+DataMover::Slice DataMover::fill(std::uint32_t context, const weft_cmd& cmd, std::uint64_t done, std::uint64_t budget) {
   const std::uint64_t total = cmd.length;
   if (cmd.addr[0] % 8 != 0 || total % 8 != 0) return {WEFT_ERR_BAD_ALIGN, true, 0};
   Operand to;
@@ -108,8 +108,8 @@ Engines::Slice Engines::fill(std::uint32_t context, const weft_cmd& cmd, std::ui
   return {WEFT_ERR_OK, done + bytes == total, bytes};
 }
 
-Engines::Slice Engines::reduce(std::uint32_t context, const weft_cmd& cmd, std::uint32_t divisor, std::uint64_t done,
-                               std::uint64_t budget) {
+DataMover::Slice DataMover::reduce(std::uint32_t context, const weft_cmd& cmd, std::uint32_t divisor,
+                                   std::uint64_t done, std::uint64_t budget) {
   const std::uint64_t size = dtype_bytes(cmd.arg0);
   if (size == 0) return {WEFT_ERR_BAD_TYPE, true, 0};
   const std::uint64_t total = cmd.length * size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The copy, fill and reduction engines: they work a command in slices, so that no command holds up a step.
+// Copies, fills and reductions: a command is worked in slices, so that no command holds up a step.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace weft::model {
 
-class Engines {
+class DataMover {
  public:
   // What one slice did.
   struct Slice {
@@ -22,7 +22,7 @@ class Engines {
     std::uint64_t bytes = 0;  // of the result
   };
 
-  Engines(RegionTable& memory, Counters& counters);
+  DataMover(RegionTable& memory, Counters& counters);
 
   // Works at most about `budget` bytes of a COPY, FILL or REDUCE of context `context` whose first `done` bytes of the
   // result are there (counted from the end where COPY runs backwards), at least one element; `divisor` is the
