@@ -127,7 +127,7 @@ bool Contexts::ring_arm(std::uint32_t context, std::uint32_t number, std::uint64
   return true;
 }
 
-void Contexts::settle() {
+void Contexts::process_doorbells() {
   while (!touched_.empty()) {
     Sync& sync = touched_.front();
     touched_.pop_front();
@@ -169,9 +169,7 @@ void Contexts::flush() {
       dirty_.pop_front();
     }
     const std::uint64_t at = contexts_[first.context]->shadow + std::uint64_t{first.number} * 8;
-    if (!host_.dma_write(at, std::as_bytes(std::span(run).first(count)), WEFT_ABI_DMA_CONTROL)) {
-      counters_.error(WEFT_ERR_DMA);
-    }
+    if (!host_.publish(at, std::as_bytes(std::span(run).first(count)))) counters_.error(WEFT_ERR_DMA);
   }
 }
 

@@ -67,8 +67,7 @@ void EventQueue::flush() {
     // The entry still carries the owner of the lap before; the new one goes last and by itself.
     event.owner = owner ^ 1;
     if (!host_.dma_write(slot, std::as_bytes(std::span(&event, 1)), WEFT_ABI_DMA_CONTROL) ||
-        !host_.dma_write(slot + offsetof(weft_event, owner), std::as_bytes(std::span(&owner, 1)),
-                         WEFT_ABI_DMA_CONTROL)) {
+        !host_.publish(slot + offsetof(weft_event, owner), std::as_bytes(std::span(&owner, 1)))) {
       counters_.error(WEFT_ERR_DMA);
       counters_.add(WEFT_CTR_events_lost);
       continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -61,6 +62,11 @@ bool HostPort::dma_write(std::uint64_t iova, std::span<const std::byte> in, weft
     in = in.subspan(done);
   }
   return true;
+}
+
+bool HostPort::publish(std::uint64_t iova, std::span<const std::byte> in) {
+  std::atomic_thread_fence(std::memory_order_release);
+  return dma_write(iova, in, WEFT_ABI_DMA_CONTROL);
 }
 
 weft_abi_dma_counters HostPort::dma_counters() {

@@ -25,6 +25,8 @@ class HostPort {
   // False: some of it is not direct memory.
   bool dma_read(std::uint64_t iova, std::span<std::byte> out, weft_abi_dma_class what);
   bool dma_write(std::uint64_t iova, std::span<const std::byte> in, weft_abi_dma_class what);
+  // As dma_write() of control bytes: whoever sees them sees all that was written before, on every kind of host.
+  bool publish(std::uint64_t iova, std::span<const std::byte> in);
   weft_abi_dma_counters dma_counters();
 
   int link_send(std::uint32_t link, std::uint32_t cls, std::span<const std::span<const std::byte>> segments);
