@@ -16,7 +16,7 @@ static const WeftModelType weft_any_model = {
 
 #ifdef CONFIG_WEFT_ACCELERATOR
 static const char *const weft_accelerator_options[] = {
-    "hbm", "ports", "link", "profile", "serial", "fault", "firmware", NULL
+    "hbm", "ports", "link", "serial", "fault", "firmware", NULL
 };
 
 static const WeftModelType weft_accelerator = {

@@ -63,16 +63,15 @@ class Contexts {
   // True when the value is reached; otherwise `waiter` (with its value set) is listed. The object must be valid().
   bool wait(std::uint32_t context, std::uint32_t sync, Waiter& waiter);
 
-  // Doorbells: take a note; settle() does what follows from it. False: no such sync object.
+  // Doorbells: take a note; process_doorbells() does what follows from it. False: no such sync object.
   bool ring_signal(std::uint32_t context, std::uint32_t sync, std::uint32_t add);
   // `target`: the low WEFT_ARM_VALUE_BITS bits of a value.
   bool ring_arm(std::uint32_t context, std::uint32_t sync, std::uint64_t target);
-  void settle();
-  bool unsettled() const { return !touched_.empty(); }
+  void process_doorbells();
+  bool doorbells_wait() const { return !touched_.empty(); }
 
   // Writes the changed shadows: at the end of a step, after all data.
   void flush();
-  bool dirty() const { return !dirty_.empty(); }
 
  private:
   struct Sync;

@@ -26,7 +26,6 @@ class EventQueue {
   void post(weft_event_type type, std::uint32_t context, std::uint32_t object, weft_error error, std::uint64_t value);
   // Writes what was noted and raises WEFT_IRQ_EVENT. Without a ring they wait for one; when it is full, they are lost.
   void flush();
-  bool pending() const { return !noted_.empty(); }
   void reset();
 
  private:

@@ -60,9 +60,6 @@ Options parse_options(const weft_abi_config& config) {
       options.ports = static_cast<std::uint32_t>(number(key, value, 1, WEFT_PORTS_MAX, false, "1 to 24"));
     } else if (key == "link") {
       options.link_mbps = static_cast<std::uint32_t>(number(key, value, 1, 1600000, false, "Mb/s, 1 to 1600000"));
-    } else if (key == "profile") {
-      if (!name(value)) refuse(key, value, "a name of 1 to 31 printable characters without blanks");
-      options.profile = value;
     } else if (key == "serial") {
       if (!name(value)) refuse(key, value, "1 to 31 printable characters without blanks");
       options.serial = value;
@@ -72,7 +69,7 @@ Options parse_options(const weft_abi_config& config) {
     } else if (key == "fault") {
       if (!value.empty() && value != "none") refuse(key, value, "this model has no faults to plant; none");
     } else {
-      refuse(key, value, "unknown option; there are kind, hbm, ports, link, profile, serial, firmware, fault");
+      refuse(key, value, "unknown option; there are kind, hbm, ports, link, serial, firmware, fault");
     }
   }
   if (!options.accelerator) {

@@ -27,6 +27,7 @@ std::string refused(const char* key, const char* value) {
 }
 
 TEST(Abi, SpeaksItsVersionOnly) {
+  EXPECT_NE(abi().link_station, nullptr) << "the device hears nothing of stations that leave";
   ASSERT_NE(weft_model_entry(WEFT_ABI_VERSION), nullptr);
   EXPECT_EQ(weft_model_entry(WEFT_ABI_VERSION + 1), nullptr);
   EXPECT_EQ(abi().size, sizeof(weft_abi_model));
@@ -81,7 +82,6 @@ TEST(Abi, OptionsSayWhatIsRight) {
   EXPECT_EQ(refused("firmware", "native"), "");
   EXPECT_EQ(refused("kind", "accelerator"), "");
   EXPECT_EQ(refused("kind", "nic"), "");
-  EXPECT_EQ(refused("profile", "gaudi2"), "");
   EXPECT_NE(refused("hbm", "3M").find("power of two"), std::string::npos);
   for (auto [key, value] : {std::pair{"hbm", "0"},
                             {"hbm", ""},
@@ -712,6 +712,16 @@ TEST(Kind, NicAloneOffersNoQueuesAndHasNoHbm) {
   EXPECT_EQ(board.mailbox(WEFT_MBOX_QP_CREATE, channel), WEFT_ERR_UNSUPPORTED);
   EXPECT_EQ(board.mailbox(WEFT_MBOX_HBM_ZERO, weft_mbox_range{0, 4096}), WEFT_ERR_BAD_RANGE);
   EXPECT_EQ(board.mailbox(WEFT_MBOX_PORT_GET, weft_mbox_index{0, 0}), WEFT_ERR_OK);
+}
+
+TEST(DeviceLinks, StationsGoToTheNic) {
+  Board board;
+  constexpr std::array<std::uint8_t, 6> kMac{2, 0x57, 1, 2, 3, 4};
+  board.device->link_station(0, kMac, false);
+  board.device->link_station(1, kMac, false);  // there is one port
+  ASSERT_EQ(board.nic->stations.size(), 1u);
+  EXPECT_EQ(board.nic->stations[0].mac, kMac);
+  EXPECT_FALSE(board.nic->stations[0].up);
 }
 
 }  // namespace
