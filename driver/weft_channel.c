@@ -13,7 +13,7 @@
 /* 67 ms an attempt, eight attempts: a dead peer is known in about half a second, a busy one is not given up. */
 #define WEFT_CHANNEL_TIMEOUT 14
 #define WEFT_CHANNEL_TIMEOUT_MAX 31
-#define WEFT_CHANNEL_RETRY 7
+#define WEFT_CHANNEL_RETRY_MAX 7
 #define WEFT_CHANNEL_RNR_RETRY 6 /* 7 would be for ever */
 #define WEFT_CHANNEL_RNR_TIMER 12 /* 0.64 ms */
 #define WEFT_CHANNEL_READS 4
@@ -163,7 +163,7 @@ static int weft_channel_ready(struct weft_ctx *ctx, struct weft_channel *channel
 		.state = WEFT_QPS_RTR,
 		.path_mtu = min(channel->mtu, remote->mtu),
 		.timeout = args->timeout ?: WEFT_CHANNEL_TIMEOUT,
-		.retry_cnt = args->retry_cnt ?: WEFT_CHANNEL_RETRY,
+		.retry_cnt = args->retry_cnt ?: WEFT_RETRY_UNLIMITED,
 		.rnr_retry = WEFT_CHANNEL_RNR_RETRY,
 		.min_rnr_timer = WEFT_CHANNEL_RNR_TIMER,
 		.dest_qpn = cpu_to_le32(remote->qpn),
@@ -199,7 +199,7 @@ int weft_channel_connect_ioctl(struct drm_device *drm, void *data, struct drm_fi
 
 	if (args->flags || args->reserved || remote->reserved)
 		return -EINVAL;
-	if (args->timeout > WEFT_CHANNEL_TIMEOUT_MAX || args->retry_cnt > WEFT_CHANNEL_RETRY)
+	if (args->timeout > WEFT_CHANNEL_TIMEOUT_MAX || args->retry_cnt > WEFT_CHANNEL_RETRY_MAX)
 		return -EINVAL;
 	/* QPN 0 and 1 are management's (IBTA volume 1, section 3.5.2). */
 	if (remote->qpn < 2 || remote->qpn & ~WEFT_QPN_MASK || remote->psn & ~WEFT_PSN_MASK)

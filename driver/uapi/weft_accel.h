@@ -198,7 +198,7 @@ struct drm_weft_channel_connect {
 	__u32 flags; /* 0 */
 	__u32 channel;
 	__u8 timeout; /* 4.096 us << timeout; 0: default */
-	__u8 retry_cnt; /* 1..7; 0: default */
+	__u8 retry_cnt; /* 1..7; 0: no limit, silence alone is no error */
 	__u16 reserved;
 	struct drm_weft_endpoint remote;
 };

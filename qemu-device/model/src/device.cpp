@@ -129,9 +129,15 @@ void Device::link_state(std::uint32_t link, bool up) {
   host_.wake();
 }
 
+void Device::link_station(std::uint32_t link, std::span<const std::uint8_t, 6> mac, bool up) {
+  if (link >= options_.ports) return;
+  nic_->link_station(link, mac, up);
+  host_.wake();
+}
+
 weft_abi_step Device::step(std::uint32_t budget) {
   if (quiesced_) return {0, 0, UINT64_MAX};
-  contexts_.settle();
+  contexts_.process_doorbells();
   core_.step();
   // The processor and the NIC take turns, so that neither waits for the other's long work.
   Nic::Progress network;
@@ -140,12 +146,12 @@ weft_abi_step Device::step(std::uint32_t budget) {
     const std::uint64_t share = std::min(left, kShare);
     std::uint64_t spent = processor_.busy() ? processor_.run(share) : 0;
     network = nic_->step(static_cast<std::uint32_t>(share));
-    spent = std::max(spent + network.bytes, kRoundCost);
+    spent = std::max(spent + network.spent, kRoundCost);
     if (spent >= left || (!processor_.busy() && !network.more)) break;
     left -= spent;
   }
   flush();
-  const bool more = processor_.busy() || network.more || core_.awake() || contexts_.unsettled();
+  const bool more = processor_.busy() || network.more || core_.awake() || contexts_.doorbells_wait();
   return {more ? 1u : 0u, 0, std::min(network.deadline_ns, core_.deadline_ns())};
 }
 
@@ -156,12 +162,6 @@ void Device::flush() {
   contexts_.flush();
   events_.flush();
   interrupts_.send();
-}
-
-std::uint32_t Device::random32() {
-  std::uint32_t value = 0;
-  host_.random(std::as_writable_bytes(std::span(&value, 1)));
-  return value;
 }
 
 int Device::link_send(std::uint32_t port, std::uint32_t cls, std::span<const std::span<const std::byte>> segments) {

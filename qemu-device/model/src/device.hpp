@@ -51,6 +51,7 @@ class Device final : private NicHost {
   int link_receive(std::uint32_t link, std::uint32_t cls, std::span<const std::byte> frame);
   void link_ready(std::uint32_t link, std::uint32_t cls);
   void link_state(std::uint32_t link, bool up);
+  void link_station(std::uint32_t link, std::span<const std::uint8_t, 6> mac, bool up);
   weft_abi_step step(std::uint32_t budget);
 
  private:
@@ -59,7 +60,6 @@ class Device final : private NicHost {
   // NicHost.
   Memory& memory() override { return regions_; }
   std::uint64_t now_ns() override { return host_.now_ns(); }
-  std::uint32_t random32() override;
   int link_send(std::uint32_t port, std::uint32_t cls, std::span<const std::span<const std::byte>> segments) override;
   void link_credit(std::uint32_t port, std::uint32_t cls, std::uint32_t frames) override;
   void completed(std::uint64_t token, Error error) override;

@@ -243,20 +243,6 @@ Error RegionTable::check(Access who, Range range) {
   return counted(find(who, range, region));
 }
 
-std::byte* RegionTable::hbm(Access who, Range range, Error& error) {
-  const Region* region = nullptr;
-  error = counted(find(who, range, region));
-  if (error != WEFT_ERR_OK) return nullptr;
-  std::byte* memory = pointer(*region, range.address);
-  if (memory == nullptr) return nullptr;
-  if (who.right & (WEFT_RIGHT_READ | WEFT_RIGHT_REMOTE_READ)) {
-    count_hbm_read(range.length);
-  } else {
-    count_hbm_write(range.length);
-  }
-  return memory;
-}
-
 Error RegionTable::read(Access who, Range range, std::span<std::byte> out) {
   const Region* region = nullptr;
   if (Error error = find(who, range, region); error != WEFT_ERR_OK) return counted(error);

@@ -49,7 +49,6 @@ class RegionTable final : public Memory {
 
   // Memory: what the NIC uses.
   Error check(Access who, Range range) override;
-  std::byte* hbm(Access who, Range range, Error& error) override;
   Error read(Access who, Range range, std::span<std::byte> out) override;
   Error write(Access who, Range range, std::span<const std::byte> in) override;
   Error signal(std::uint32_t context, std::uint32_t sync, std::uint64_t add) override;

@@ -42,13 +42,13 @@ class FakeNic final : public model::Nic {
   model::Error qp_destroy(std::uint32_t, std::uint32_t) override { return WEFT_ERR_OK; }
   void destroy_context(std::uint32_t context) override { destroyed.push_back(context); }
 
-  model::Error post(std::uint32_t qpn, const model::RdmaRequest& request) override {
+  model::Error post(std::uint32_t qpn, const model::WorkRequest& request) override {
     if (qpn != 0x40) return WEFT_ERR_BAD_CHANNEL;
     posted.push_back(request);
     return WEFT_ERR_OK;
   }
   void cancel(const std::function<bool(std::uint64_t)>& which) override {
-    std::erase_if(posted, [&](const model::RdmaRequest& request) { return which(request.token); });
+    std::erase_if(posted, [&](const model::WorkRequest& request) { return which(request.token); });
     ++cancels;
   }
 
@@ -56,6 +56,12 @@ class FakeNic final : public model::Nic {
   void link_ready(std::uint32_t, std::uint32_t) override {}
   void link_state(std::uint32_t port, bool up) override {
     states.emplace_back(port, up ? WEFT_PORT_ACTIVE : WEFT_PORT_DOWN);
+  }
+
+  void link_station(std::uint32_t port, std::span<const std::uint8_t, 6> mac, bool up) override {
+    std::array<std::uint8_t, 6> copy;
+    std::copy(mac.begin(), mac.end(), copy.begin());
+    stations.push_back({port, copy, up});
   }
 
   Progress step(std::uint32_t) override {
@@ -76,9 +82,15 @@ class FakeNic final : public model::Nic {
   }
 
   model::NicHost& host;
-  std::vector<model::RdmaRequest> posted;
+  std::vector<model::WorkRequest> posted;
   std::vector<std::pair<std::uint64_t, model::Error>> ends;
   std::vector<std::pair<std::uint32_t, weft_port_state>> states;
+  struct Station {
+    std::uint32_t port;
+    std::array<std::uint8_t, 6> mac;
+    bool up;
+  };
+  std::vector<Station> stations;
   std::vector<std::uint32_t> destroyed;
   unsigned cancels = 0;
   std::array<std::uint64_t, WEFT_PCTR_COUNT> port_counters{7, 8, 9};

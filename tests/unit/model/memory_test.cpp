@@ -280,18 +280,15 @@ TEST_F(NicMemory, AtomicsInHbm) {
   EXPECT_EQ(memory().fetch_add(who, host.key, host.va, 1, old), WEFT_ERR_BAD_RIGHTS);
 }
 
-TEST_F(NicMemory, PointersAreForHbmAndCounted) {
-  model::Error error = WEFT_ERR_DMA;
-  EXPECT_EQ(memory().hbm({1, WEFT_RIGHT_READ}, {hbm.key, hbm.va + 100, 1000}, error), board.hbm.data() + 100);
-  EXPECT_EQ(error, WEFT_ERR_OK);
+TEST_F(NicMemory, CopiesAreCounted) {
+  std::array<std::byte, 1000> bytes{};
+  board.hbm.data()[100 + 999] = std::byte{7};
+  EXPECT_EQ(memory().read({1, WEFT_RIGHT_READ}, {hbm.key, hbm.va + 100, 1000}, bytes), WEFT_ERR_OK);
+  EXPECT_EQ(bytes[999], std::byte{7});
   EXPECT_EQ(board.counter(WEFT_CTR_hbm_read_bytes), 1000u);
-  memory().hbm({1, WEFT_RIGHT_REMOTE_WRITE}, {hbm.key, hbm.va, 10}, error);
+  EXPECT_EQ(memory().write({1, WEFT_RIGHT_REMOTE_WRITE}, {hbm.key, hbm.va, 10}, bytes), WEFT_ERR_OK);
   EXPECT_EQ(board.counter(WEFT_CTR_hbm_write_bytes), 10u);
-  const Place host = board.host_region(board.host.alloc(4096), 4096);
-  EXPECT_EQ(memory().hbm({1, WEFT_RIGHT_READ}, {host.key, host.va, 10}, error), nullptr);
-  EXPECT_EQ(error, WEFT_ERR_OK);
-  EXPECT_EQ(memory().hbm({1, WEFT_RIGHT_READ}, {hbm.key, hbm.va - 1, 10}, error), nullptr);
-  EXPECT_EQ(error, WEFT_ERR_BAD_RANGE);
+  EXPECT_EQ(memory().read({1, WEFT_RIGHT_READ}, {hbm.key, hbm.va - 1, 10}, bytes), WEFT_ERR_BAD_RANGE);
   EXPECT_EQ(board.counter(WEFT_CTR_err_bad_range), 1u);
   EXPECT_EQ(memory().check({1, 0}, {hbm.key, hbm.va, 10}), WEFT_ERR_BAD_RIGHTS);
   EXPECT_EQ(memory().signal(1, WEFT_SYNCS_PER_CONTEXT, 1), WEFT_ERR_BAD_SYNC);
@@ -353,15 +350,12 @@ TEST_F(MemoryTest, EveryPathComparesProtectionDomains) {
     const model::Error want = pd == 9 ? WEFT_ERR_OK : WEFT_ERR_BAD_PD;
     const auto who = [pd](std::uint32_t right) { return model::Access{4, right, pd}; };
     const model::Range range{WEFT_KEY(1, 1), 0, 8};
-    model::Error error = WEFT_ERR_OK;
     EXPECT_EQ(table.check(who(WEFT_RIGHT_READ), range), want);
     EXPECT_EQ(table.read(who(WEFT_RIGHT_READ), range, bytes), want);
     EXPECT_EQ(table.write(who(WEFT_RIGHT_REMOTE_WRITE), range, bytes), want);
-    EXPECT_EQ(table.hbm(who(WEFT_RIGHT_READ), range, error) != nullptr, pd == 9);
-    EXPECT_EQ(error, want);
     EXPECT_EQ(table.fetch_add(who(WEFT_RIGHT_REMOTE_ATOMIC), WEFT_KEY(2, 1), 8, 1, word), want);
     EXPECT_EQ(table.compare_swap(who(WEFT_RIGHT_REMOTE_ATOMIC), WEFT_KEY(1, 1), 8, 0, 1, word), want);
-    if (pd != 9) refused += 6;
+    if (pd != 9) refused += 5;
   }
   EXPECT_EQ(counters.get(WEFT_CTR_err_bad_pd), refused);
   EXPECT_EQ(contexts.value(4, 1), 1u);

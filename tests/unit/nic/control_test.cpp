@@ -403,7 +403,7 @@ TEST(QueuePair, ModifyBoundsItsFields) {
   };
   EXPECT_TRUE(rts_refused([](auto& e) { e.sq_psn = 1 << 24; }));
   EXPECT_TRUE(rts_refused([](auto& e) { e.timeout = 32; }));
-  EXPECT_TRUE(rts_refused([](auto& e) { e.retry_cnt = 8; }));
+  EXPECT_TRUE(rts_refused([](auto& e) { e.retry_cnt = WEFT_RETRY_UNLIMITED + 1; }));
   EXPECT_TRUE(rts_refused([](auto& e) { e.rnr_retry = 8; }));
   EXPECT_EQ(to_state(nic, qpn, WEFT_QPS_RTS, WEFT_QPM_SQ_PSN, good, 5), WEFT_ERR_BAD_FIELD);
   EXPECT_EQ(to_state(nic, qpn, WEFT_QPS_RTS, kRtsMask | WEFT_QPM_PATH, good, 5), WEFT_ERR_BAD_FIELD);
@@ -431,7 +431,7 @@ TEST(Post, Refusals) {
   Net net;
   Nic& nic = *net.a().nic;
   const Pair pair = connect(net);
-  RdmaRequest r = write_request(1, 0, 1);
+  WorkRequest r = write_request(1, 0, 1);
   for (const weft_rdma_op op : {WEFT_RDMA_READ, WEFT_RDMA_SEND}) {
     r.op = op;
     EXPECT_EQ(nic.post(pair.a, r), WEFT_ERR_BAD_OP);

@@ -103,6 +103,153 @@ TEST(Fault, DeadPeerEndsWithinTheRetriesTime) {
   }
 }
 
+// A slow host is not a dead peer: 20 s of silence, then everything is exact. `held`: the peer stands still and takes
+// all that was sent to it afterwards; else it is lost.
+class Silent : public testing::TestWithParam<bool> {};
+
+TEST_P(Silent, PeerIsWaitedForAndEverythingIsExact) {
+  const bool held = GetParam();
+  constexpr std::uint64_t kSilence = 20'000'000'000;
+  Net net;
+  Params p;
+  p.retry_cnt = WEFT_RETRY_UNLIMITED;
+  p.timeout = 14;  // 67 ms
+  const Pair pair = connect(net, p);
+  regions(net.a(), net.b(), 3'000'000);
+  std::vector<std::pair<unsigned, Frame>> kept;
+  net.on_frame = [&](unsigned from, Frame& frame) {
+    if (net.now >= kSilence) return true;
+    if (held) kept.emplace_back(from, frame);
+    return false;
+  };
+  for (unsigned i = 0; i < 3; ++i) {
+    net.a().nic->post(pair.a, write_imm_request(i, i * 1'000'000, 1'000'000, 2));
+    net.b().nic->post(pair.b, write_request(i, 0, 0));
+  }
+  ASSERT_TRUE(net.run(kSilence));
+  EXPECT_TRUE(net.a().completions.empty());
+  EXPECT_TRUE(net.a().failed.empty() && net.b().failed.empty());
+  // The time-outs grow to about a second, so that silence costs little and its end is seen soon.
+  EXPECT_GE(net.a().counter(WEFT_PCTR_timeouts), 20u);
+  EXPECT_LE(net.a().counter(WEFT_PCTR_timeouts), 30u);
+  for (auto& [from, frame] : kept) net.nodes[1 - from]->nic->link_receive(0, 0, frame);
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(net.a().completions.size(), 3u);
+  ASSERT_EQ(net.b().completions.size(), 3u);
+  for (const auto* node : {&net.a(), &net.b()}) {
+    for (unsigned i = 0; i < 3; ++i) {
+      EXPECT_EQ(node->completions[i].token, i);
+      EXPECT_EQ(node->completions[i].error, WEFT_ERR_OK);
+      EXPECT_LE(node->completions[i].time, kSilence + 1'100'000'000);
+    }
+  }
+  EXPECT_EQ(net.a().mem.region(kSource).bytes, net.b().mem.region(kTarget).bytes);
+  EXPECT_EQ((net.b().mem.syncs[{5, kSyncBase + 2}]), 3u);  // nothing was executed twice
+}
+
+INSTANTIATE_TEST_SUITE_P(Fault, Silent, testing::Bool(), [](const auto& info) { return info.param ? "held" : "lost"; });
+
+// The time-outs start small again once the peer has answered.
+TEST(Fault, TheBackoffEndsWithTheSilence) {
+  Net net;
+  Params p;
+  p.retry_cnt = WEFT_RETRY_UNLIMITED;
+  p.timeout = 8;  // 1 ms
+  const Pair pair = connect(net, p);
+  regions(net.a(), net.b(), 10'000);
+  bool silent = true;
+  net.on_frame = [&](unsigned, Frame&) { return !silent; };
+  net.a().nic->post(pair.a, write_request(0, 0, 1000));
+  net.run(3'000'000'000);
+  silent = false;
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(net.a().completions.size(), 1u);
+  silent = true;
+  net.a().nic->post(pair.a, write_request(1, 0, 1000));
+  const std::uint64_t start = net.now;
+  net.run(start + 2'000'000);
+  silent = false;
+  ASSERT_TRUE(net.run());
+  ASSERT_EQ(net.a().completions.size(), 2u);
+  EXPECT_LE(net.a().completions[1].time, start + 4'000'000);
+}
+
+TEST(Fault, PeerThatLeftTheNetworkIsAnErrorAtOnce) {
+  Net net;
+  Params p;
+  p.retry_cnt = WEFT_RETRY_UNLIMITED;
+  p.timeout = 14;
+  const Pair pair = connect(net, p);
+  const Pair idle = connect(net, p);
+  Params counted = p;
+  counted.retry_cnt = 7;
+  const Pair verbs = connect(net, counted);
+  std::uint32_t own = 0;  // talks to this device itself
+  create(*net.a().nic, own, p);
+  connect_one(*net.a().nic, own, *net.a().nic, own, p);
+  regions(net.a(), net.b(), 10'000);
+  net.on_frame = [](unsigned, Frame&) { return false; };
+  net.a().nic->post(pair.a, write_request(0, 0, 10'000));
+  net.a().nic->post(pair.a, write_request(1, 0, 10'000));
+  net.run(500'000'000);
+  ASSERT_TRUE(net.a().completions.empty());
+  weft_mbox_port peer{};
+  net.b().nic->port_get(peer);
+  std::array<std::uint8_t, 6> mac{};
+  std::copy_n(peer.mac, mac.size(), mac.begin());
+  std::array<std::uint8_t, 6> other = mac;
+  other[5] ^= 1;
+  net.a().nic->link_station(0, other, false);
+  net.a().nic->link_station(7, mac, false);
+  net.a().nic->link_station(0, mac, true);
+  net.run(net.now);
+  EXPECT_TRUE(net.a().failed.empty());
+  net.a().nic->link_station(0, mac, false);
+  const std::uint64_t told = net.now;
+  net.run(told);
+  ASSERT_EQ(net.a().completions.size(), 2u);
+  EXPECT_EQ(net.a().completions[0].error, WEFT_ERR_PEER_GONE);
+  EXPECT_EQ(net.a().completions[0].time, told);
+  EXPECT_EQ(net.a().completions[1].error, WEFT_ERR_FLUSHED);
+  ASSERT_EQ(net.a().failed.size(), 3u);
+  for (const auto& failed : net.a().failed) EXPECT_EQ(failed.error, WEFT_ERR_PEER_GONE);
+  for (const std::uint32_t qpn : {pair.a, idle.a, verbs.a}) {
+    weft_qp_entry entry{};
+    net.a().nic->qp_query(5, qpn, entry);
+    EXPECT_EQ(entry.state, WEFT_QPS_ERR);
+    EXPECT_EQ(entry.error, static_cast<std::uint32_t>(WEFT_ERR_PEER_GONE));
+  }
+  weft_qp_entry entry{};
+  net.a().nic->qp_query(5, own, entry);
+  EXPECT_EQ(entry.state, WEFT_QPS_RTS);
+}
+
+// Without a limit of retries a port that stays down ends the wait; one that comes back soon does not.
+TEST(Fault, PortThatStaysDownEndsUnlimitedRetries) {
+  for (const bool back : {true, false}) {
+    Net net;
+    Params p;
+    p.retry_cnt = WEFT_RETRY_UNLIMITED;
+    p.timeout = 10;  // 4.2 ms
+    const Pair pair = connect(net, p);
+    regions(net.a(), net.b(), 100'000);
+    net.a().nic->post(pair.a, write_request(1, 0, 100'000));
+    net.a().nic->step(10'000);
+    net.a().nic->link_state(0, false);
+    net.run(net.now + 20'000'000);
+    EXPECT_TRUE(net.a().completions.empty());
+    if (back) net.a().nic->link_state(0, true);
+    const std::uint64_t start = net.now;
+    ASSERT_TRUE(net.run());
+    ASSERT_EQ(net.a().completions.size(), 1u);
+    EXPECT_EQ(net.a().completions[0].error, back ? WEFT_ERR_OK : WEFT_ERR_PORT_DOWN);
+    EXPECT_LE(net.a().completions[0].time, start + 20'000'000);
+    if (back) {
+      EXPECT_EQ(net.a().mem.region(kSource).bytes, net.b().mem.region(kTarget).bytes);
+    }
+  }
+}
+
 TEST(Fault, LinkCutShorterThanTheRetriesIsRiddenOut) {
   Net net;
   const Pair pair = connect(net);
@@ -169,7 +316,7 @@ TEST_P(Refused, RemoteAccessAndMemoryUntouched) {
   net.b().mem.region(kTarget).rights = attack.rights;
   net.b().mem.region(kTarget).context = attack.owner;
   net.a().nic->post(pair.a, write_request(0, 0, 0));  // fine: names no memory
-  RdmaRequest r = write_request(1, 0, attack.length);
+  WorkRequest r = write_request(1, 0, attack.length);
   r.remote_key = attack.key;
   r.remote_address = attack.address;
   net.a().nic->post(pair.a, r);
@@ -216,7 +363,6 @@ TEST(Fault, UnreachableTargetIsARemoteOperationError) {
   Net net;
   const Pair pair = connect(net);
   regions(net.a(), net.b(), 10'000);
-  net.b().mem.region(kTarget).hbm = false;
   net.b().mem.region(kTarget).reachable = false;
   net.a().nic->post(pair.a, write_request(1, 0, 10'000));
   ASSERT_TRUE(net.run());
@@ -257,9 +403,8 @@ TEST(Fault, LocalProtectionErrors) {
     const Pair pair = connect(net);
     regions(net.a(), net.b(), 20'000);
     const std::string which = name;
-    RdmaRequest r = write_request(1, 10'000, 10'000);
+    WorkRequest r = write_request(1, 10'000, 10'000);
     TestMemory::Region other{5, WEFT_RIGHT_READ, kSourceVa, noise(20'000, 3)};
-    other.hbm = which != "dma";
     other.reachable = which != "dma";
     if (which == "rights") other.rights = WEFT_RIGHT_WRITE;
     net.a().mem.add(0x900, other);
@@ -329,7 +474,7 @@ struct Peer {
   Frame make(nic::Bth bth, const nic::Extensions& ext, std::span<const std::byte> payload = {}) {
     bth.dest_qpn = qpn;
     const nic::Head head = nic::Path(info).head(bth, ext, payload.size(), 1);
-    const nic::Tail tail = nic::make_tail(head, {&payload, 1});
+    const nic::Tail tail = nic::make_tail(head, payload);
     Frame frame(head.span().begin(), head.span().end());
     frame.insert(frame.end(), payload.begin(), payload.end());
     frame.insert(frame.end(), tail.span().begin(), tail.span().end());

@@ -32,7 +32,6 @@ class TestMemory final : public Memory {
     std::uint32_t rights = 0;
     std::uint64_t va = 0;
     std::vector<std::byte> bytes;
-    bool hbm = true;
     bool reachable = true;
     std::uint32_t pd = 0;
   };
@@ -53,15 +52,11 @@ class TestMemory final : public Memory {
     }
     return WEFT_ERR_OK;
   }
-  std::byte* hbm(Access who, Range range, Error& error) override {
-    error = check(who, range);
-    if (error != WEFT_ERR_OK || !regions_.at(range.key).hbm) return nullptr;
-    return at(range);
-  }
   Error read(Access who, Range range, std::span<std::byte> out) override {
     if (const Error error = check(who, range); error != WEFT_ERR_OK) return error;
     if (!regions_.at(range.key).reachable) return WEFT_ERR_DMA;
     if (!out.empty()) std::memcpy(out.data(), at(range), out.size());
+    if (after_read) after_read();
     return WEFT_ERR_OK;
   }
   Error write(Access who, Range range, std::span<const std::byte> in) override {
@@ -85,6 +80,7 @@ class TestMemory final : public Memory {
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> syncs;
   std::function<void(std::uint32_t, std::uint32_t)> on_signal;
+  std::function<void()> after_read;
 
  private:
   std::byte* at(Range range) {
@@ -112,7 +108,6 @@ struct Node final : NicHost {
   }
   Memory& memory() override { return mem; }
   std::uint64_t now_ns() override;
-  std::uint32_t random32() override { return 4; }
   int link_send(std::uint32_t port, std::uint32_t cls, std::span<const std::span<const std::byte>> segments) override;
   void link_credit(std::uint32_t, std::uint32_t, std::uint32_t frames) override;
   void completed(std::uint64_t token, Error error) override;
@@ -135,9 +130,9 @@ struct Node final : NicHost {
   std::vector<Failed> failed;
   std::vector<std::pair<std::uint32_t, weft_port_state>> port_events;
   std::uint64_t deadline = UINT64_MAX;
-  std::uint64_t bytes = 0;
   bool starved = false;
   std::function<void(std::uint64_t)> on_completed;
+  std::function<void()> before_send;  // the NIC has made its frame, and the link has not taken it yet
 };
 
 struct Impairment {
@@ -162,7 +157,6 @@ class Net {
       bool more = false;
       for (auto& node : nodes) {
         const Nic::Progress progress = node->nic->step(budget);
-        node->bytes += progress.bytes;
         node->deadline = progress.deadline_ns;
         more |= progress.more;
         if (node->starved && in_flight(node->number) < credits) {
@@ -231,6 +225,7 @@ inline int Node::link_send(std::uint32_t, std::uint32_t, std::span<const std::sp
     starved = true;
     return -EAGAIN;
   }
+  if (before_send) before_send();
   Frame frame;
   for (const auto s : segments) frame.insert(frame.end(), s.begin(), s.end());
   net.send(number, std::move(frame));
@@ -375,9 +370,9 @@ inline void regions(Node& from, Node& to, std::size_t bytes, std::uint32_t conte
   to.mem.add(kTarget, std::move(target));
 }
 
-inline RdmaRequest write_request(std::uint64_t token, std::size_t offset, std::size_t bytes,
+inline WorkRequest write_request(std::uint64_t token, std::size_t offset, std::size_t bytes,
                                  std::uint32_t context = 5) {
-  RdmaRequest r;
+  WorkRequest r;
   r.token = token;
   r.context = context;
   r.local = {kSource, kSourceVa + offset, bytes};
@@ -386,9 +381,9 @@ inline RdmaRequest write_request(std::uint64_t token, std::size_t offset, std::s
   return r;
 }
 
-inline RdmaRequest write_imm_request(std::uint64_t token, std::size_t offset, std::size_t bytes, std::uint32_t imm,
+inline WorkRequest write_imm_request(std::uint64_t token, std::size_t offset, std::size_t bytes, std::uint32_t imm,
                                      std::uint32_t context = 5) {
-  RdmaRequest r = write_request(token, offset, bytes, context);
+  WorkRequest r = write_request(token, offset, bytes, context);
   r.op = WEFT_RDMA_WRITE_IMM;
   r.immediate = imm;
   return r;

@@ -77,7 +77,7 @@ TEST(Packet, GoldenCaptureIsRebuiltByteForByte) {
     const Head head = Path(info).head(packet.bth, packet.ext, packet.payload.size(),
                                       static_cast<std::uint16_t>(dissect::be(frame, 18, 2)));
     const std::span<const std::byte> payload = packet.payload;
-    const Tail tail = make_tail(head, {&payload, 1});
+    const Tail tail = make_tail(head, payload);
     Frame built(head.span().begin(), head.span().end());
     built.insert(built.end(), payload.begin(), payload.end());
     built.insert(built.end(), tail.span().begin(), tail.span().end());
@@ -148,9 +148,8 @@ TEST(Packet, Ipv6FrameAgainstTheSecondReading) {
   ext.length = 5;
   ext.immediate = 0x01020304;
   const Frame data{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}, std::byte{5}};
-  const std::span<const std::byte> pieces[] = {std::span(data).first(2), std::span(data).subspan(2)};
   const Head head = Path(info).head(bth, ext, data.size(), 0);
-  const Tail tail = make_tail(head, pieces);
+  const Tail tail = make_tail(head, data);
   Frame frame(head.span().begin(), head.span().end());
   frame.insert(frame.end(), data.begin(), data.end());
   frame.insert(frame.end(), tail.span().begin(), tail.span().end());

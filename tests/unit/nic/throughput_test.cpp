@@ -23,7 +23,6 @@ struct Direct final : NicHost {
   }
   Memory& memory() override { return mem; }
   std::uint64_t now_ns() override { return 1; }
-  std::uint32_t random32() override { return 0; }
   int link_send(std::uint32_t, std::uint32_t, std::span<const std::span<const std::byte>> segments) override {
     std::byte* to = ring.data() + frames * kSlot;
     std::size_t n = 0;

@@ -73,7 +73,7 @@ struct weft_qp_entry {
 	uint8_t state; /* enum weft_qp_state: wanted in MODIFY, present in QUERY */
 	uint8_t path_mtu; /* enum weft_mtu */
 	uint8_t timeout; /* local ACK timeout 4.096 us << value; 0: none */
-	uint8_t retry_cnt; /* 0..7 */
+	uint8_t retry_cnt; /* 0..7, or WEFT_RETRY_UNLIMITED */
 	uint8_t rnr_retry; /* 0..7, 7: without limit */
 	uint8_t min_rnr_timer; /* 0..31, IBTA table 46 */
 	uint8_t reserved0;
@@ -110,6 +110,12 @@ WEFT_ASSERT_SIZE(struct weft_qp_entry, 176);
 WEFT_ASSERT_OFFSET(struct weft_qp_entry, av, 48);
 WEFT_ASSERT_OFFSET(struct weft_qp_entry, sq_addr, 120);
 WEFT_ASSERT_OFFSET(struct weft_qp_entry, sgid, 144);
+
+/*
+ * In retry_cnt: silence is no death. Time-outs double up to about a second and go on until the queue pair's port stays
+ * down (WEFT_ERR_PORT_DOWN) or the network says that the peer is gone (WEFT_ERR_PEER_GONE).
+ */
+#define WEFT_RETRY_UNLIMITED 8
 
 #define WEFT_QP_SIGNAL_ALL (1u << 0)
 #define WEFT_QP_SQD_EVENT (1u << 1) /* an event when the send queue is drained */

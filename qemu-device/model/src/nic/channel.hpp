@@ -30,12 +30,12 @@ class Channel final : public Completions, public Arrivals {
   Channel(const weft_qp_entry& entry, Memory& memory, Notices& notices)
       : entry_(entry), memory_(memory), notices_(notices) {}
 
-  void message_done(const Message& message, Error error) override {
+  void complete(const WorkRequest& request, Error error) override {
     Notice notice;
     notice.error = error;
     notice.context = entry_.ctx;
     notice.number = entry_.qpn;
-    notice.token = message.token;
+    notice.token = request.token;
     notices_.push_back(notice);
   }
 

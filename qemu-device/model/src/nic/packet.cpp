@@ -276,21 +276,17 @@ Head Path::head(const Bth& bth, const Extensions& extensions, std::size_t payloa
   return head;
 }
 
-Tail make_tail(const Head& head, std::span<const std::span<const std::byte>> payload) {
+Tail make_tail(const Head& head, std::span<const std::byte> payload) {
   Tail tail;
   Icrc icrc(head.span().subspan(head.ip));
-  std::size_t bytes = 0;
-  for (const auto piece : payload) {
-    icrc.add(piece);
-    bytes += piece.size();
-  }
-  const std::size_t pad = -bytes & 3;
+  icrc.add(payload);
+  const std::size_t pad = -payload.size() & 3;
   std::fill_n(tail.bytes.begin(), pad, std::byte{0});
   icrc.add(std::span(tail.bytes).first(pad));
   const std::uint32_t value = icrc.value();
   std::memcpy(&tail.bytes[pad], &value, kIcrcSize);  // least significant byte first
   tail.size = pad + kIcrcSize;
-  const std::size_t frame = head.size + bytes + tail.size;
+  const std::size_t frame = head.size + payload.size() + tail.size;
   if (frame < kEthernetMin) {
     std::fill_n(tail.bytes.begin() + static_cast<std::ptrdiff_t>(tail.size), kEthernetMin - frame, std::byte{0});
     tail.size += kEthernetMin - frame;

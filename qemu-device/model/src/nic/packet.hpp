@@ -177,8 +177,8 @@ class Path {
   bool ipv4_ = true;
 };
 
-// `payload`: its bytes in pieces, in order.
-Tail make_tail(const Head& head, std::span<const std::span<const std::byte>> payload);
+// The payload's bytes must not change between this and the sending.
+Tail make_tail(const Head& head, std::span<const std::byte> payload);
 
 // ---- Parsing ----
 

@@ -17,6 +17,8 @@
 
 namespace weft::model::nic {
 
+inline constexpr std::uint32_t kPathMtuMax = 8192;
+
 inline constexpr std::uint32_t kClasses = 8;
 // Frames to the port's own address never reach the link; they take this way, which has credit like a link.
 inline constexpr std::uint32_t kLoopback = kClasses;

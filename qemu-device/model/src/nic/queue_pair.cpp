@@ -102,12 +102,14 @@ void copy_fields(weft_qp_entry& to, const weft_qp_entry& from, std::uint32_t mas
   }
 }
 
-Error check_fields(const weft_qp_entry& entry, std::uint32_t mask, std::span<const Port> ports) {
+Error check_fields(const weft_qp_entry& entry, std::uint8_t type, std::uint32_t mask, std::span<const Port> ports) {
+  // Verbs have IBTA's limit of retries, which is 3 bits.
+  const std::uint8_t retries = type == WEFT_QP_CHANNEL ? WEFT_RETRY_UNLIMITED : 7;
   const auto wrong = [mask](std::uint32_t field, bool condition) { return (mask & field) != 0 && condition; };
   if (wrong(WEFT_QPM_MTU, entry.path_mtu < WEFT_MTU_256 || entry.path_mtu > WEFT_MTU_8192) ||
       wrong(WEFT_QPM_DEST, entry.dest_qpn == 0 || entry.dest_qpn > 0xffffff) ||
       wrong(WEFT_QPM_RQ_PSN, entry.rq_psn > kPsnMask) || wrong(WEFT_QPM_SQ_PSN, entry.sq_psn > kPsnMask) ||
-      wrong(WEFT_QPM_RETRY, entry.timeout > 31 || entry.retry_cnt > 7 || entry.rnr_retry > 7) ||
+      wrong(WEFT_QPM_RETRY, entry.timeout > 31 || entry.retry_cnt > retries || entry.rnr_retry > 7) ||
       wrong(WEFT_QPM_RNR_TIMER, entry.min_rnr_timer > 31) ||
       wrong(WEFT_QPM_ACCESS, (entry.access & ~kRemoteRights) != 0) ||
       // The value 0 of the 15 bits names no partition (section 10.9.1.1).
@@ -206,7 +208,7 @@ Error apply_modify(QueuePair& qp, const weft_mbox_qp_modify& modify, std::span<c
   if (!rule) return WEFT_ERR_MBOX_STATE;
   if ((mask & ~rule->allowed) != 0 || (rule->required & ~mask) != 0) return WEFT_ERR_BAD_FIELD;
   if (to == WEFT_QPS_SQD) return WEFT_ERR_UNSUPPORTED;  // the requester has no way to drain yet
-  if (const Error error = check_fields(modify.qp, mask, ports); error != WEFT_ERR_OK) return error;
+  if (const Error error = check_fields(modify.qp, qp.entry.type, mask, ports); error != WEFT_ERR_OK) return error;
 
   copy_fields(qp.entry, modify.qp, mask);
   qp.entry.state = to;

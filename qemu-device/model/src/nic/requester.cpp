@@ -10,7 +10,7 @@
 namespace weft::model::nic {
 namespace {
 
-constexpr std::size_t kQueueMax = 65536;  // messages
+constexpr std::size_t kQueueMax = 65536;  // requests
 
 // Packets outstanding: at most half the frames of credit that a link gives, halved at a loss because go-back-N sends
 // all of them again, and grown with each acknowledgement.
@@ -19,6 +19,11 @@ constexpr std::uint32_t kWindowMin = 16;
 
 // An acknowledgement is asked for at each message's end, at least this often, and four times a window.
 constexpr std::uint32_t kAckInterval = 32;
+
+// Without a limit of retries: no time-out is doubled beyond about a second, and a port that is down for this many
+// time-outs ends the connection.
+constexpr std::uint64_t kBackoffMaxNs = 1'000'000'000;
+constexpr std::uint8_t kRetriesDown = 7;
 
 }  // namespace
 
@@ -33,7 +38,7 @@ std::uint64_t rnr_delay_ns(std::uint8_t timer) {
 void Requester::start(const Settings& settings, std::uint32_t psn) {
   *this = Requester();
   settings_ = settings;
-  retries_ = settings.retry_cnt;
+  retries_ = retries();
   rnr_retries_ = settings.rnr_retry;
   window_ = kWindowMax;
   // One lap ahead, so that the circle's half behind the first packet is not below zero.
@@ -42,17 +47,26 @@ void Requester::start(const Settings& settings, std::uint32_t psn) {
 
 void Requester::set_retry(const Settings& settings) {
   settings_.timeout = settings.timeout;
-  settings_.retry_cnt = retries_ = settings.retry_cnt;
+  settings_.retry_cnt = settings.retry_cnt;
+  retries_ = retries();
   settings_.rnr_retry = rnr_retries_ = settings.rnr_retry;
 }
 
-bool Requester::post(Message message) {
+std::uint8_t Requester::retries() const { return unlimited() ? kRetriesDown : settings_.retry_cnt; }
+
+std::uint64_t Requester::timeout_ns() const {
+  if (settings_.timeout == 0) return kNever;
+  const std::uint64_t base = std::uint64_t{4096} << settings_.timeout;
+  return std::max(base, std::min(base << backoff_, kBackoffMaxNs));
+}
+
+bool Requester::post(const WorkRequest& request) {
   if (queue_.size() >= kQueueMax) return false;
-  const std::uint64_t packets = (message.local.length + settings_.mtu - 1) / settings_.mtu;
-  message.packets = static_cast<std::uint32_t>(std::max<std::uint64_t>(packets, 1));
-  message.first = tail_;
-  tail_ += message.packets;
-  queue_.push_back(std::move(message));
+  SendRequest& posted = queue_.emplace_back(SendRequest{request});
+  const std::uint64_t packets = (request.local.length + settings_.mtu - 1) / settings_.mtu;
+  posted.packets = static_cast<std::uint32_t>(std::max<std::uint64_t>(packets, 1));
+  posted.first = tail_;
+  tail_ += posted.packets;
   return true;
 }
 
@@ -62,17 +76,17 @@ bool Requester::can_send() const {
 
 std::optional<Requester::Packet> Requester::next() {
   if (!can_send()) return std::nullopt;
-  Message& message = queue_[cursor_];
-  const std::uint64_t index = next_ - message.first;
+  SendRequest& request = queue_[cursor_];
+  const std::uint64_t index = next_ - request.first;
   const bool first = index == 0;
-  const bool last = index + 1 == message.packets;
+  const bool last = index + 1 == request.packets;
   Packet packet;
-  packet.message = &message;
+  packet.request = &request;
   packet.psn = static_cast<std::uint32_t>(next_) & kPsnMask;
   packet.part = first ? (last ? Part::kOnly : Part::kFirst) : (last ? Part::kLast : Part::kMiddle);
   packet.offset = index * settings_.mtu;
   packet.length =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.mtu, message.local.length - packet.offset));
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.mtu, request.local.length - packet.offset));
   packet.ack_request = last || unasked_ + 1 >= std::min(kAckInterval, window_ / 4) || next_ + 1 - una_ >= window_;
   packet.again = next_ < high_;
   return packet;
@@ -82,15 +96,15 @@ void Requester::sent(const Packet& packet, std::uint64_t now) {
   unasked_ = packet.ack_request ? 0 : unasked_ + 1;
   ++next_;
   high_ = std::max(high_, next_);
-  const Message& message = queue_[cursor_];
-  if (next_ == message.first + message.packets) ++cursor_;
+  const SendRequest& request = queue_[cursor_];
+  if (next_ == request.first + request.packets) ++cursor_;
   if (deadline_ == kNever) arm(now);
 }
 
-void Requester::local_error(const Packet& packet, Error error) { packet.message->error = error; }
+void Requester::local_error(const Packet& packet, Error error) { packet.request->error = error; }
 
 Error Requester::due_error() const {
-  // Packets of the message itself may be outstanding; what they would be answered does not matter any more.
+  // Packets of the request itself may be outstanding; what they would be answered does not matter any more.
   return queue_.empty() ? WEFT_ERR_OK : queue_.front().error;
 }
 
@@ -116,24 +130,22 @@ void Requester::progress(std::uint64_t una, std::uint64_t now, Completions& done
     while (cursor_ < queue_.size() && queue_[cursor_].first + queue_[cursor_].packets <= next_) ++cursor_;
   }
   while (!queue_.empty() && queue_.front().first + queue_.front().packets <= una_) {
-    const Message message = queue_.front();
+    const SendRequest request = queue_.front();
     queue_.pop_front();
     --cursor_;
-    if (!message.forgotten) done.message_done(message, WEFT_ERR_OK);
+    if (!request.forgotten) done.complete(request, WEFT_ERR_OK);
   }
-  retries_ = settings_.retry_cnt;
+  retries_ = retries();
+  backoff_ = 0;
   rnr_retries_ = settings_.rnr_retry;
   arm(now);
 }
 
-Error Requester::go_back() {
-  if (retries_ == 0) return WEFT_ERR_RETRY_EXCEEDED;
-  --retries_;
+void Requester::go_back() {
   next_ = una_;
   cursor_ = 0;
   unasked_ = 0;
   window_ = std::max(window_ / 2, kWindowMin);
-  return WEFT_ERR_OK;
 }
 
 Error Requester::acknowledged(std::uint32_t psn, std::uint64_t now, Completions& done) {
@@ -181,11 +193,13 @@ Error Requester::sequence_error(std::uint32_t psn, std::uint64_t now, Completion
   progress(*sequence, now, done);
   if (const Error error = due_error(); error != WEFT_ERR_OK) return error;
   if (waiting_) return WEFT_ERR_OK;  // it goes back by itself when the wait ends
+  if (!unlimited() && retries_-- == 0) return WEFT_ERR_RETRY_EXCEEDED;
   arm(now);
-  return go_back();
+  go_back();
+  return WEFT_ERR_OK;
 }
 
-Error Requester::timer(std::uint64_t now) {
+Error Requester::timer(std::uint64_t now, bool port_up) {
   if (now < deadline_) return WEFT_ERR_OK;
   deadline_ = kNever;
   if (waiting_) {
@@ -194,16 +208,24 @@ Error Requester::timer(std::uint64_t now) {
     return WEFT_ERR_OK;
   }
   ++timeouts_;
+  if (unlimited() && port_up) {
+    if (timeout_ns() < kBackoffMaxNs) ++backoff_;
+    retries_ = retries();
+  } else {
+    backoff_ = 0;
+    if (retries_-- == 0) return unlimited() ? WEFT_ERR_PORT_DOWN : WEFT_ERR_RETRY_EXCEEDED;
+  }
   arm(now);
-  return go_back();
+  go_back();
+  return WEFT_ERR_OK;
 }
 
 void Requester::flush(Error first, Completions& done) {
   Error error = first;
   while (!queue_.empty()) {
-    const Message message = queue_.front();
+    const SendRequest request = queue_.front();
     queue_.pop_front();
-    if (!message.forgotten) done.message_done(message, error);
+    if (!request.forgotten) done.complete(request, error);
     error = WEFT_ERR_FLUSHED;
   }
   cursor_ = 0;
@@ -216,23 +238,23 @@ bool Requester::forget(const std::function<bool(std::uint64_t)>& which) {
   bool under_way = false;
   std::uint64_t first = 0;
   bool renumber = false;
-  for (auto message = queue_.begin(); message != queue_.end();) {
-    const bool started = message->first < high_;
-    if (which(message->token)) {
+  for (auto request = queue_.begin(); request != queue_.end();) {
+    const bool started = request->first < high_;
+    if (which(request->token)) {
       if (started) {
-        message->forgotten = true;
+        request->forgotten = true;
         under_way = true;
       } else {
-        if (!renumber) first = message->first;
+        if (!renumber) first = request->first;
         renumber = true;
-        message = queue_.erase(message);
+        request = queue_.erase(request);
         continue;
       }
     } else if (renumber) {
-      message->first = first;
+      request->first = first;
     }
-    if (renumber) first = message->first + message->packets;
-    ++message;
+    if (renumber) first = request->first + request->packets;
+    ++request;
   }
   if (renumber) tail_ = first;
   return under_way;

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "responder.hpp"
 
-#include <cstring>
-
 #include "psn.hpp"
 #include "requester.hpp"
 
 namespace weft::model::nic {
 namespace {
-
-Error place(Memory& memory, Access who, Range range, std::span<const std::byte> payload) {
-  if (payload.empty()) return WEFT_ERR_OK;
-  Error error = WEFT_ERR_OK;
-  if (std::byte* to = memory.hbm(who, range, error)) {
-    std::memcpy(to, payload.data(), payload.size());
-    return WEFT_ERR_OK;
-  }
-  return error != WEFT_ERR_OK ? error : memory.write(who, range, payload);
-}
 
 // IBTA volume 1, table 57: a region that does not grant the access is the requester's fault, unreachable memory is
 // ours.
@@ -104,9 +92,9 @@ Responder::Outcome Responder::write(const Packet& packet, Memory& memory, Arriva
       return refuse(kNakInvalid, error);
     }
   }
-  if (const Error error = place(memory, who, {key_, address_ + received_, bytes}, packet.payload);
-      error != WEFT_ERR_OK) {
-    return refuse(syndrome_of(error), error);
+  if (bytes != 0) {
+    const Error error = memory.write(who, {key_, address_ + received_, bytes}, packet.payload);
+    if (error != WEFT_ERR_OK) return refuse(syndrome_of(error), error);
   }
   received_ += bytes;
   in_message_ = !ends;

@@ -153,7 +153,10 @@ struct weft_endpoint {
 /** A channel on `port`; the peer's immediate i raises sync object sync_base + i, i < sync_count. */
 int weft_channel_create(struct weft_device *device, uint32_t port, uint32_t sync_base, uint32_t sync_count,
 			struct weft_channel **out, struct weft_endpoint *local);
-/** timeout (4.096 us << timeout) and retry_cnt 1..7 as IBTA; 0: defaults. */
+/**
+ * timeout: 4.096 us << timeout, 0: the device's. retry_cnt 1..7 as IBTA; 0: a peer that is silent is waited for until the
+ * port goes down or the network says that the peer is gone.
+ */
 int weft_channel_connect(struct weft_channel *channel, const struct weft_endpoint *remote, uint8_t timeout,
 			 uint8_t retry_cnt);
 uint32_t weft_channel_number(const struct weft_channel *channel); /* for key[2] of RDMA commands */

@@ -13,7 +13,6 @@ constexpr std::uint64_t kPagesInPage = kPage / 8;
 constexpr std::uint32_t kPsnMask = 0xffffff;
 // Defaults of a connection: 4.096 us << 14 is 67 ms, and seven tries.
 constexpr std::uint8_t kTimeout = 14;
-constexpr std::uint8_t kRetries = 7;
 
 template <typename Object>
 std::unique_ptr<Object> remove(std::vector<std::unique_ptr<Object>>& from, Object* object) {
@@ -330,7 +329,7 @@ int Context::channel_connect(Channel* channel, const weft_endpoint& remote, std:
   qp.av.port = static_cast<std::uint8_t>(channel->port);
   qp.path_mtu = std::min(channel->local.mtu, remote.mtu);
   qp.timeout = timeout != 0 ? timeout : kTimeout;
-  qp.retry_cnt = retry_cnt != 0 ? retry_cnt : kRetries;
+  qp.retry_cnt = retry_cnt != 0 ? retry_cnt : WEFT_RETRY_UNLIMITED;
   qp.rnr_retry = 7;
   qp.min_rnr_timer = 12;
   qp.dest_qpn = remote.qpn;

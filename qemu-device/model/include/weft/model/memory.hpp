@@ -36,11 +36,6 @@ class Memory {
   // Key, context, protection domain, rights and bounds; touches no memory. Errors are counted by kind.
   virtual Error check(Access who, Range range) = 0;
 
-  // Pointer to the whole range when it is HBM (then also alignment is as the address has it), nullptr when it is not
-  // or the check fails (`error` says why; WEFT_ERR_OK when it is simply not HBM). Valid until the region is destroyed:
-  // use it within one step. The range counts as accessed (hbm_read_bytes or hbm_write_bytes, by the right).
-  virtual std::byte* hbm(Access who, Range range, Error& error) = 0;
-
   // Copy out of, or into, named memory of any type; checks first; all or nothing but for DMA errors in the middle.
   virtual Error read(Access who, Range range, std::span<std::byte> out) = 0;
   virtual Error write(Access who, Range range, std::span<const std::byte> in) = 0;

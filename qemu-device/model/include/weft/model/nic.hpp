@@ -18,7 +18,7 @@
 namespace weft::model {
 
 // One RDMA command on a channel (enum weft_rdma_op). `token` comes back in NicHost::completed.
-struct RdmaRequest {
+struct WorkRequest {
   std::uint64_t token = 0;
   std::uint32_t context = 0;
   weft_rdma_op op = WEFT_RDMA_WRITE;
@@ -34,7 +34,6 @@ class NicHost {
   virtual ~NicHost() = default;
   virtual Memory& memory() = 0;
   virtual std::uint64_t now_ns() = 0;
-  virtual std::uint32_t random32() = 0;
   // As weft_abi_host.link_send: 0, -EAGAIN, -ENETDOWN.
   virtual int link_send(std::uint32_t port, std::uint32_t cls,
                         std::span<const std::span<const std::byte>> segments) = 0;
@@ -66,7 +65,7 @@ class Nic {
   virtual void destroy_context(std::uint32_t context) = 0;
 
   // Post to a channel of the context that is in RTS. An error is returned at once and `completed` is not called for it.
-  virtual Error post(std::uint32_t qpn, const RdmaRequest& request) = 0;
+  virtual Error post(std::uint32_t qpn, const WorkRequest& request) = 0;
   // Forget every request whose token satisfies the predicate: `completed` is not called for them any more. The channel
   // goes to the error state when one of them was under way.
   virtual void cancel(const std::function<bool(std::uint64_t token)>& which) = 0;
@@ -75,9 +74,12 @@ class Nic {
   virtual int link_receive(std::uint32_t port, std::uint32_t cls, std::span<const std::byte> frame) = 0;
   virtual void link_ready(std::uint32_t port, std::uint32_t cls) = 0;
   virtual void link_state(std::uint32_t port, bool up) = 0;
+  // The station `mac` was cut off the port's network, or is back. The connected queue pairs that talk to one that is
+  // gone fail with WEFT_ERR_PEER_GONE.
+  virtual void link_station(std::uint32_t port, std::span<const std::uint8_t, 6> mac, bool up) = 0;
 
   struct Progress {
-    std::uint64_t bytes = 0;        // of payload moved
+    std::uint64_t spent = 0;        // bytes that the work counts for
     bool more = false;              // work is left that needs no event
     std::uint64_t deadline_ns = 0;  // next timer, UINT64_MAX: none
   };
