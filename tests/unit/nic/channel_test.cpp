@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "dissect.hpp"
 #include "harness.hpp"
@@ -232,6 +233,50 @@ TEST(Channel, AddressFromTheGidTable) {
   ASSERT_TRUE(net.run());
   EXPECT_EQ(net.a().completions.at(1).error, WEFT_ERR_RETRY_EXCEEDED);
   EXPECT_GT(net.b().counter(WEFT_PCTR_drop_not_mine), 0u);
+}
+
+// A frame that names the address of one entry and the MAC of another is not the connected peer's.
+TEST(Channel, MacIsThatOfTheAddress) {
+  Net net;
+  const std::vector<std::uint8_t> gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 1};
+  const std::vector<std::uint8_t> mac{6, 0, 0, 0, 0, 9};
+  ASSERT_EQ(set_gid(*net.b().nic, 5, WEFT_GID_ROCE_V2_IPV4, gid, WEFT_VLAN_NONE, mac), WEFT_ERR_OK);
+  const Pair pair = connect(net);
+  regions(net.a(), net.b(), 100);
+  net.on_frame = [&](unsigned from, Frame& frame) {  // the ICRC does not cover the Ethernet header
+    if (from == 0) std::memcpy(frame.data(), mac.data(), mac.size());
+    return true;
+  };
+  net.a().nic->post(pair.a, write_request(1, 0, 100));
+  ASSERT_TRUE(net.run());
+  EXPECT_EQ(net.a().completions.at(0).error, WEFT_ERR_RETRY_EXCEEDED);
+  EXPECT_GT(net.b().counter(WEFT_PCTR_drop_peer), 0u);
+  EXPECT_EQ(net.b().counter(WEFT_PCTR_drop_not_mine), 0u);
+}
+
+// The partition is the one that QP_MODIFY set (IBTA volume 1, section 10.9.3: membership is not compared).
+TEST(Channel, PartitionKeys) {
+  const std::tuple<std::uint16_t, std::uint16_t, bool> cases[] = {
+      {0x8123, 0x8123, true}, {0x8123, 0x0123, true}, {0x8123, 0x8124, false}, {0xffff, 0x8123, false}};
+  for (const auto& [ours, theirs, same] : cases) {
+    Net net;
+    Params p;
+    std::uint32_t a = 0;
+    std::uint32_t b = 0;
+    ASSERT_EQ(create(*net.a().nic, a, p), WEFT_ERR_OK);
+    ASSERT_EQ(create(*net.b().nic, b, p), WEFT_ERR_OK);
+    weft_qp_entry to_b = remote(*net.b().nic, b, p);
+    weft_qp_entry to_a = remote(*net.a().nic, a, p);
+    to_b.pkey = ours;
+    to_a.pkey = theirs;
+    ASSERT_EQ(connect_one(*net.a().nic, a, to_b, p), WEFT_ERR_OK);
+    ASSERT_EQ(connect_one(*net.b().nic, b, to_a, p), WEFT_ERR_OK);
+    regions(net.a(), net.b(), 100);
+    net.a().nic->post(a, write_request(1, 0, 100));
+    ASSERT_TRUE(net.run());
+    EXPECT_EQ(net.a().completions.at(0).error, same ? WEFT_ERR_OK : WEFT_ERR_RETRY_EXCEEDED);
+    EXPECT_EQ(net.b().counter(WEFT_PCTR_drop_pkey) != 0, !same);
+  }
 }
 
 // A key of another protection domain of the same context helps neither the sender nor the peer.
