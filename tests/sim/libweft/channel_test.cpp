@@ -112,6 +112,33 @@ TEST(SimChannel, LossIsRepaired) {
   }
 }
 
+// With the default of retries only the network's word ends a connection, and that at once.
+TEST(SimChannel, APeerThatLeavesTheNetworkIsToldAtOnce) {
+  Sim sim;
+  Accel one(0), other(1);
+  End a, b;
+  connect(one, a, other, b);
+  weft_mem* from = one.alloc(1u << 20);
+  weft_mem* to = other.alloc(1u << 20, WEFT_MEM_REMOTE_WRITE);
+  weft_queue* queue = one.queue();
+  const std::uint32_t sent = one.sync();
+  weft_cmd cmd = write_imm(a, from, 0, 1u << 20, weft_mem_va(to), weft_mem_key(to));
+  cmd.signal_id = sent;
+  cmd.signal_add = 1;
+  ASSERT_EQ(weft_queue_submit(queue, &cmd, 1), 0);
+  ASSERT_EQ(one.wait(sent, 1), 0) << weft_last_error();
+  ASSERT_EQ(weft_sim_link(1, 0, 0), 0);
+  ASSERT_EQ(weft_queue_submit(queue, &cmd, 1), 0);
+  const auto start = weft_sim_time();
+  weft_failure failure{};
+  EXPECT_EQ(one.wait(sent, 2, 10'000'000'000, &failure), -EIO);
+  EXPECT_LT(weft_sim_time() - start, 1'000'000u);  // ns
+  EXPECT_EQ(failure.error, std::uint32_t{WEFT_ERR_PEER_GONE}) << weft_error_text(failure.error);
+  std::uint32_t state = 0, error = 0;
+  ASSERT_EQ(weft_channel_state(a.channel, &state, &error), 0);
+  EXPECT_EQ(error, std::uint32_t{WEFT_ERR_PEER_GONE});
+}
+
 TEST(SimChannel, WrongKeyIsRefusedAndHarmsNothing) {
   Sim sim;
   Accel one(0), other(1);

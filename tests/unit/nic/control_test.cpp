@@ -336,6 +336,22 @@ TEST(QueuePair, OnlyTransitionsOfTheStandardAreTaken) {
   }
 }
 
+// Late packets of a former connection find nobody: its number comes again after all others.
+TEST(QueuePair, NumbersAreUsedAgainLast) {
+  Net net;
+  Nic& nic = *net.a().nic;
+  std::uint32_t first = 0;
+  ASSERT_EQ(create(nic, first, {}), WEFT_ERR_OK);
+  ASSERT_EQ(nic.qp_destroy(5, first), WEFT_ERR_OK);
+  unsigned others = 0;
+  for (std::uint32_t qpn = 0; qpn != first; ++others) {
+    ASSERT_EQ(create(nic, qpn, {}), WEFT_ERR_OK);
+    ASSERT_EQ(nic.qp_destroy(5, qpn), WEFT_ERR_OK);
+    ASSERT_LT(others, 64u);
+  }
+  EXPECT_EQ(others, 62u);  // 64 numbers, of which 0 and 1 are the standard's
+}
+
 TEST(QueuePair, ModifyBoundsItsFields) {
   Net net;
   Nic& nic = *net.a().nic;
