@@ -139,16 +139,11 @@ class DeadPeer(Efa):
         command = f"ib_write_bw -c SRD -d efa_0 -x 0 -s 1048576 -D 100 -p {self.port}"
         listening = f"/share/listening-{self.port}"
         first = self.carried()
-
-        def kill():
-            self.once(lambda: self.carried() > first + (64 << 20), "data")
-            self.cluster.kill(1)
-
         # Some seconds of silence end the requests with status 13 (unresponsive), well before the program's own end.
         r = self.together((
             f"until [ -e {listening} ]; do sleep 0.1; done; {command} 10.77.0.2 2>&1; rdma res | grep 'qp 0 .*mr 0'",
             f"( until ss -ltnH | grep -q ':{self.port} '; do sleep 0.1; done; touch {listening} ) & {command}"),
-            150, meanwhile=kill)[0]
+            150, begun=lambda: self.carried() > first + (64 << 20), then=lambda: self.cluster.kill(1))[0]
         self.cluster.boot(1)
         self.ok(r)
         self.assertRegex(r.out, r"Failed status .* syndrom 0xd\b")

@@ -44,14 +44,13 @@ class TwoNodes(NodeTest):
         sign.unlink(missing_ok=True)
         first = self.carried()
 
-        def begin():
-            self.once(lambda: self.carried() > first + self.RUNS, "data", timeout - 20)
+        def then():
             here()
             sign.touch()
 
         waits = f"( until [ -e /share/strike ]; do sleep 0.1; done; {blow} ) &\n" if blow else ""
         return self.together([(waits if rank == struck else "") + "exec " + command for rank in range(2)], timeout,
-                             env, begin)
+                             env, lambda: self.carried() > first + self.RUNS, then)
 
     def end(self, blow="", here=lambda: None, struck=1, path=None, env=None):
         """A long run in which something befalls rank `struck`: the other ends with an error that names it, within its

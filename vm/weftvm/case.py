@@ -112,21 +112,12 @@ class NodeTest(unittest.TestCase):
         """Does a command on a node succeed?"""
         return self.cluster.run(node, command, timeout).rc == 0
 
-    def once(self, ready, what, limit=120, pause=0.1):
-        """Wait until ready() gives something true, which is returned; the test fails when it does not within `limit`
-        s."""
-        end = time.monotonic() + limit
-        while not (value := ready()):
-            self.assertLess(time.monotonic(), end, f"{what} did not come")
-            time.sleep(pause)
-        return value
-
     def carried(self):
         """Bytes that the switch has taken in so far."""
         return sum(row["rx_bytes"] for row in self.cluster.switch("stats")["rows"])
 
-    def together(self, commands, timeout=120, env=None, meanwhile=lambda: None):
-        """Run a command on each node at once and meanwhile() here; returns the results."""
+    def together(self, commands, timeout=120, env=None, begun=lambda: True, then=lambda: None):
+        """Run a command on each node at once and, as soon as begun() and none has ended, then() here; the results."""
         results = [None] * len(commands)
 
         def run(rank):
@@ -135,13 +126,11 @@ class NodeTest(unittest.TestCase):
         threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(len(commands))]
         for thread in threads:
             thread.start()
-        failed = None
-        try:
-            meanwhile()
-        except AssertionError as e:
-            failed = e
+        while not (is_time := begun()) and not any(results):
+            time.sleep(0.1)
+        if is_time:
+            then()
         for thread in threads:
             thread.join(timeout + 15)
-        if failed:
-            self.fail(f"{failed}; the commands: {results}")
+        self.assertTrue(is_time, f"what was to begin did not: {results}")
         return results
