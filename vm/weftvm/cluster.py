@@ -290,6 +290,13 @@ class Cluster:
         """SIGKILL a node's QEMU."""
         self.nodes[rank].kill()
 
+    def stop(self, rank):
+        """Let a node stand still (SIGSTOP) until cont()."""
+        self.nodes[rank].stop()
+
+    def cont(self, rank):
+        self.nodes[rank].cont()
+
     def monitor(self, rank, execute, **arguments):
         """One QMP command on a node's QEMU."""
         return self.nodes[rank].monitor(execute, **arguments)

@@ -2,6 +2,7 @@
 """One virtual machine: its QEMU process, its command channel, its console and its monitor."""
 import json
 import selectors
+import signal
 import socket
 import subprocess
 import threading
@@ -213,6 +214,13 @@ class Node:
             self.proc.kill()
         if self.proc:
             self.dead.wait(10)
+
+    def stop(self):
+        """SIGSTOP for this node's QEMU: the guest stands still until cont()."""
+        self.proc.send_signal(signal.SIGSTOP)
+
+    def cont(self):
+        self.proc.send_signal(signal.SIGCONT)
 
     def off(self):
         """Ask for an orderly end; returns at once."""

@@ -23,9 +23,9 @@ std::optional<std::uint32_t> number(const char* name) {
   return static_cast<std::uint32_t>(n);
 }
 
-std::string with_port(const std::string& host) {
+std::string with_port(const std::string& host, std::uint32_t port = kDefaultPort) {
   const bool v6 = host.find(':') != std::string::npos;
-  return (v6 ? '[' + host + ']' : host) + ':' + std::to_string(kDefaultPort);
+  return (v6 ? '[' + host + ']' : host) + ':' + std::to_string(port);
 }
 
 }  // namespace
@@ -69,7 +69,9 @@ Launch find_launch() {
     if (!agreed && launch.ranks > 1) {
       const auto master = text("MASTER_ADDR");
       if (!master) throw std::runtime_error("RANK and WORLD_SIZE are set, but neither MASTER_ADDR nor WCCL_COMM_ID");
-      launch.root = with_port(*master);
+      // MASTER_PORT itself is the launcher's own store; ours lies as far from the next job's as theirs do.
+      const auto port = number("MASTER_PORT");
+      launch.root = with_port(*master, port ? (*port < 64536 ? *port + 1000 : *port - 1000) : kDefaultPort);
     }
   } else if (take("Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")) {
     if (!agreed && launch.ranks > 1) {

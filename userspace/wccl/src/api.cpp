@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // The C API: handles, results instead of exceptions, groups and streams.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bootstrap.hpp"
@@ -17,15 +20,13 @@
 using weft::ccl::Communicator;
 using weft::ccl::Failure;
 
-struct wcclComm {
-  std::shared_ptr<Communicator> impl;
-  std::string text;  // what wcclGetLastError returns
-};
+// A handle is an address and nothing more.
+struct wcclComm {};
 
 // Work that was enqueued on a stream: everything up to a communicator's count at that time.
 struct wcclStream {
   std::mutex mutex;
-  std::set<wcclComm*> comms;
+  std::set<wcclComm_t> comms;
 };
 
 namespace {
@@ -53,71 +54,73 @@ wcclResult_t guarded(F&& body) noexcept {
   }
 }
 
-// Communicators alive in this process, for the default stream and for handles that are none.
+// Communicators alive in this process, by handle.
 class Registry {
  public:
   static Registry& instance() {
     static Registry registry;
     return registry;
   }
-  void add(wcclComm* comm) {
+  wcclComm_t add(std::shared_ptr<Communicator> comm) {
     const std::lock_guard lock(mutex_);
-    comms_.insert(comm);
+    auto handle = std::make_unique<wcclComm>();
+    wcclComm_t out = handle.get();
+    comms_[out] = {std::move(handle), std::move(comm)};
+    return out;
   }
-  bool remove(wcclComm* comm) {
+  // Nothing: not a communicator, or not any more.
+  std::shared_ptr<Communicator> find(wcclComm_t comm) {
     const std::lock_guard lock(mutex_);
-    return comms_.erase(comm) != 0;
+    const auto it = comms_.find(comm);
+    return it == comms_.end() ? nullptr : it->second.second;
   }
-  bool has(wcclComm* comm) {
+  // The first who takes it out frees it.
+  std::shared_ptr<Communicator> remove(wcclComm_t comm) {
     const std::lock_guard lock(mutex_);
-    return comms_.contains(comm);
+    const auto it = comms_.find(comm);
+    if (it == comms_.end()) return nullptr;
+    auto out = std::move(it->second.second);
+    comms_.erase(it);
+    return out;
   }
-  std::vector<wcclComm*> all() {
+  std::vector<wcclComm_t> all() {
     const std::lock_guard lock(mutex_);
-    return {comms_.begin(), comms_.end()};
+    std::vector<wcclComm_t> out;
+    for (const auto& [handle, entry] : comms_) out.push_back(handle);
+    return out;
   }
 
  private:
   std::mutex mutex_;
-  std::set<wcclComm*> comms_;
+  std::map<wcclComm_t, std::pair<std::unique_ptr<wcclComm>, std::shared_ptr<Communicator>>> comms_;
 };
 
-Communicator& use(wcclComm_t comm) {
-  if (!comm || !Registry::instance().has(comm)) throw Failure(wcclInvalidArgument, "not a communicator");
-  return *comm->impl;
+std::shared_ptr<Communicator> use(wcclComm_t comm) {
+  auto found = Registry::instance().find(comm);
+  if (!found) throw Failure(wcclInvalidArgument, "not a communicator");
+  return found;
 }
 
 // What a group has collected.
 struct GroupOp {
-  wcclComm_t comm;
-  bool point_to_point;
+  wcclComm_t comm = nullptr;
+  bool point_to_point = false;
   weft::ccl::PointToPoint p2p;
-  const void *send, *receive;
-  std::size_t count;
-  wcclDataType_t type;
-  wcclRedOp_t op;
-  bool barrier;
+  weft::ccl::Collective collective;
 };
 struct Group {
   int depth = 0;
   std::vector<GroupOp> ops;
+  wcclResult_t result = wcclSuccess;  // of the first call that failed
+  std::string text;
 };
 thread_local Group group;
 
 weft_va address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-void run(const GroupOp& op) {
-  Communicator& comm = use(op.comm);
-  if (op.barrier) {
-    comm.barrier();
-  } else {
-    comm.all_reduce(address(op.send), address(op.receive), op.count, op.type, op.op);
-  }
-}
-
-wcclResult_t enqueue(GroupOp op, wcclStream_t stream) {
+wcclResult_t enqueue(const GroupOp& op, wcclStream_t stream) {
   return guarded([&] {
-    use(op.comm);
+    const auto comm = use(op.comm);
     if (stream) {
       const std::lock_guard lock(stream->mutex);
       stream->comms.insert(op.comm);
@@ -125,20 +128,54 @@ wcclResult_t enqueue(GroupOp op, wcclStream_t stream) {
     if (group.depth > 0) {
       group.ops.push_back(op);
     } else if (op.point_to_point) {
-      use(op.comm).point_to_point({op.p2p});
+      comm->run(std::vector{op.p2p});
     } else {
-      run(op);
+      comm->run(op.collective);
     }
   });
+}
+
+// A call that fails within a group fails the group.
+wcclResult_t in_group(wcclResult_t result) {
+  if (result != wcclSuccess && group.depth > 0 && group.result == wcclSuccess) {
+    group.result = result;
+    group.text = last_error;
+  }
+  return result;
+}
+
+// All that a group has collected, or nothing of it when something cannot be.
+void run_group(const std::vector<GroupOp>& ops) {
+  // All sends and receives of a communicator run as one.
+  std::vector<std::pair<std::shared_ptr<Communicator>, std::vector<weft::ccl::PointToPoint>>> messages;
+  for (const GroupOp& op : ops) {
+    auto comm = use(op.comm);
+    if (!op.point_to_point) {
+      comm->validate(op.collective);
+      continue;
+    }
+    auto it = std::find_if(messages.begin(), messages.end(), [&](const auto& entry) { return entry.first == comm; });
+    if (it == messages.end()) it = messages.insert(messages.end(), {std::move(comm), {}});
+    it->second.push_back(op.p2p);
+  }
+  for (const auto& [comm, all] : messages) comm->validate(all);
+  for (const GroupOp& op : ops) {
+    if (!op.point_to_point) use(op.comm)->run(op.collective);
+  }
+  for (const auto& [comm, all] : messages) comm->run(all);
 }
 
 Communicator::Options options_from(const wcclConfig_t* config) {
   Communicator::Options options;
   options.settings = weft::ccl::Settings::from_environment();
   if (!config) return options;
-  if (config->size < sizeof(wcclConfig_t) || config->magic != WCCL_CONFIG_MAGIC) {
+  // A program built with a later or an earlier header has a longer or a shorter one.
+  wcclConfig_t given = WCCL_CONFIG_INITIALIZER;
+  if (config->size < offsetof(wcclConfig_t, device) || config->magic != WCCL_CONFIG_MAGIC) {
     throw Failure(wcclInvalidArgument, "the configuration does not start with WCCL_CONFIG_INITIALIZER");
   }
+  std::memcpy(&given, config, std::min(config->size, sizeof given));
+  config = &given;
   options.device = config->device;
   if (config->commName) options.name = config->commName;
   if (config->path != WCCL_CONFIG_UNDEF) {
@@ -151,13 +188,6 @@ Communicator::Options options_from(const wcclConfig_t* config) {
   }
   if (config->stagedOver) options.settings.set_staged_over(config->stagedOver, "config.stagedOver");
   return options;
-}
-
-void hand_out(wcclComm_t* out, std::shared_ptr<Communicator> impl) {
-  auto comm = std::make_unique<wcclComm>();
-  comm->impl = std::move(impl);
-  Registry::instance().add(comm.get());
-  *out = comm.release();
 }
 
 wcclResult_t init_rank(wcclComm_t* comm, int nranks, const wcclUniqueId& id, int rank, const wcclConfig_t* config) {
@@ -182,12 +212,14 @@ wcclResult_t init_rank(wcclComm_t* comm, int nranks, const wcclUniqueId& id, int
         throw weft::ccl::device_failure("no device for the communicator");
       owned.reset(options.device);
     }
-    auto rendezvous = weft::ccl::join_meeting(weft::ccl::decode(id), static_cast<std::uint32_t>(rank),
+    const weft::ccl::Meeting meeting = weft::ccl::decode(id);
+    auto rendezvous = weft::ccl::join_meeting(meeting, static_cast<std::uint32_t>(rank),
                                               static_cast<std::uint32_t>(nranks), options.settings.timeout);
     auto impl = Communicator::join(options, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(nranks),
-                                   std::move(rendezvous));
+                                   std::move(rendezvous),
+                                   weft::ccl::Family::find(std::string(id.internal, sizeof id.internal)));
     if (owned.release()) impl->own_device();
-    hand_out(comm, std::move(impl));
+    *comm = Registry::instance().add(std::move(impl));
   });
 }
 
@@ -225,11 +257,12 @@ const char* wcclGetErrorString(wcclResult_t result) {
 }
 
 const char* wcclGetLastError(wcclComm_t comm) {
-  if (!comm || !Registry::instance().has(comm)) return last_error.c_str();
-  std::string text = comm->impl->last_error();
+  const auto found = Registry::instance().find(comm);
+  std::string text = found ? found->last_error() : "";
   if (text.empty()) return last_error.c_str();
-  comm->text = std::move(text);
-  return comm->text.c_str();
+  thread_local std::string out;
+  out = std::move(text);
+  return out.c_str();
 }
 
 wcclResult_t wcclSetDevice(weft_device* device) {
@@ -270,82 +303,79 @@ wcclResult_t wcclCommInitAllConfig(wcclComm_t* comms, int ndev, weft_device* con
       options[static_cast<std::size_t>(i)].device = devices[i];
     }
     auto made = Communicator::make_all(options);
-    for (int i = 0; i < ndev; ++i) hand_out(&comms[i], std::move(made[static_cast<std::size_t>(i)]));
+    for (int i = 0; i < ndev; ++i) comms[i] = Registry::instance().add(std::move(made[static_cast<std::size_t>(i)]));
   });
 }
 
 wcclResult_t wcclCommFinalize(wcclComm_t comm) {
-  return guarded([&] { use(comm).finalize(); });
+  return guarded([&] { use(comm)->finalize(); });
 }
 
 wcclResult_t wcclCommDestroy(wcclComm_t comm) {
   const wcclResult_t result = wcclCommFinalize(comm);
-  if (!comm || !Registry::instance().has(comm)) return result;
-  comm->impl->shut_down();
-  Registry::instance().remove(comm);
-  delete comm;
+  // wcclCommAbort may have taken it meanwhile.
+  if (const auto taken = Registry::instance().remove(comm)) taken->shut_down();
   return result;
 }
 
 wcclResult_t wcclCommAbort(wcclComm_t comm) {
-  if (!comm || !Registry::instance().has(comm)) return set_error(wcclInvalidArgument, "not a communicator");
-  comm->impl->shut_down();
-  Registry::instance().remove(comm);
-  delete comm;
+  const auto taken = Registry::instance().remove(comm);
+  if (!taken) return set_error(wcclInvalidArgument, "not a communicator");
+  taken->shut_down();
   return wcclSuccess;
 }
 
 wcclResult_t wcclCommGetAsyncError(wcclComm_t comm, wcclResult_t* asyncError) {
   return guarded([&] {
     if (!asyncError) throw Failure(wcclInvalidArgument, "no place for the error");
-    *asyncError = use(comm).async_error();
+    *asyncError = use(comm)->async_error();
   });
 }
 
 wcclResult_t wcclCommCount(wcclComm_t comm, int* count) {
   return guarded([&] {
     if (!count) throw Failure(wcclInvalidArgument, "no place for the count");
-    *count = static_cast<int>(use(comm).ranks());
+    *count = static_cast<int>(use(comm)->ranks());
   });
 }
 
 wcclResult_t wcclCommUserRank(wcclComm_t comm, int* rank) {
   return guarded([&] {
     if (!rank) throw Failure(wcclInvalidArgument, "no place for the rank");
-    *rank = static_cast<int>(use(comm).rank());
+    *rank = static_cast<int>(use(comm)->rank());
   });
 }
 
 wcclResult_t wcclCommDevice(wcclComm_t comm, weft_device** device) {
   return guarded([&] {
     if (!device) throw Failure(wcclInvalidArgument, "no place for the device");
-    *device = use(comm).device();
+    *device = use(comm)->device();
   });
 }
 
 wcclResult_t wcclAllReduce(const void* sendbuff, void* recvbuff, size_t count, wcclDataType_t datatype, wcclRedOp_t op,
                            wcclComm_t comm, wcclStream_t stream) {
-  GroupOp entry{};
+  GroupOp entry;
   entry.comm = comm;
-  entry.send = sendbuff;
-  entry.receive = recvbuff;
-  entry.count = count;
-  entry.type = datatype;
-  entry.op = op;
-  return enqueue(entry, stream);
+  entry.collective = {false, address(sendbuff), address(recvbuff), count, datatype, op};
+  return in_group(enqueue(entry, stream));
 }
 
 static wcclResult_t point_to_point(const void* buffer, size_t count, wcclDataType_t datatype, int peer, bool send,
                                    wcclComm_t comm, wcclStream_t stream) {
   const std::uint32_t element = weft::ccl::type_bytes(datatype);
-  if (!element) return set_error(wcclInvalidArgument, "unknown data type " + std::to_string(datatype));
-  if (peer < 0) return set_error(wcclInvalidArgument, "peer " + std::to_string(peer) + " is not a rank");
-  if (count > (std::uint64_t{1} << 42) / element) return set_error(wcclInvalidArgument, "count is too large");
-  GroupOp entry{};
+  const wcclResult_t result = guarded([&] {
+    if (!element) throw Failure(wcclInvalidArgument, "unknown data type " + std::to_string(datatype));
+    if (peer < 0) throw Failure(wcclInvalidArgument, "peer " + std::to_string(peer) + " is not a rank");
+    if (count > (std::uint64_t{1} << 42) / element) throw Failure(wcclInvalidArgument, "count is too large");
+  });
+  if (result != wcclSuccess) return in_group(result);
+  GroupOp entry;
   entry.comm = comm;
   entry.point_to_point = true;
-  entry.p2p = {send, address(buffer), static_cast<std::uint64_t>(count) * element, static_cast<std::uint32_t>(peer)};
-  return enqueue(entry, stream);
+  entry.p2p = {send, address(buffer), static_cast<std::uint64_t>(count) * element, static_cast<std::uint32_t>(peer),
+               element};
+  return in_group(enqueue(entry, stream));
 }
 
 wcclResult_t wcclSend(const void* sendbuff, size_t count, wcclDataType_t datatype, int peer, wcclComm_t comm,
@@ -359,10 +389,10 @@ wcclResult_t wcclRecv(void* recvbuff, size_t count, wcclDataType_t datatype, int
 }
 
 wcclResult_t wcclBarrier(wcclComm_t comm, wcclStream_t stream) {
-  GroupOp entry{};
+  GroupOp entry;
   entry.comm = comm;
-  entry.barrier = true;
-  return enqueue(entry, stream);
+  entry.collective.barrier = true;
+  return in_group(enqueue(entry, stream));
 }
 
 wcclResult_t wcclGroupStart(void) {
@@ -373,24 +403,9 @@ wcclResult_t wcclGroupStart(void) {
 wcclResult_t wcclGroupEnd(void) {
   if (group.depth == 0) return set_error(wcclInvalidUsage, "wcclGroupEnd without wcclGroupStart");
   if (--group.depth > 0) return wcclSuccess;
-  const std::vector<GroupOp> ops = std::move(group.ops);
-  group.ops.clear();
-  return guarded([&] {
-    for (const GroupOp& op : ops) {
-      if (!op.point_to_point) run(op);
-    }
-    // All sends and receives of a communicator run as one.
-    std::vector<wcclComm_t> done;
-    for (const GroupOp& first : ops) {
-      if (!first.point_to_point || std::find(done.begin(), done.end(), first.comm) != done.end()) continue;
-      done.push_back(first.comm);
-      std::vector<weft::ccl::PointToPoint> all;
-      for (const GroupOp& op : ops) {
-        if (op.point_to_point && op.comm == first.comm) all.push_back(op.p2p);
-      }
-      use(first.comm).point_to_point(all);
-    }
-  });
+  const Group ended = std::exchange(group, {});
+  if (ended.result != wcclSuccess) return set_error(ended.result, ended.text + " (nothing of the group was started)");
+  return guarded([&] { run_group(ended.ops); });
 }
 
 wcclResult_t wcclStreamCreate(wcclStream_t* stream) {
@@ -407,34 +422,34 @@ wcclResult_t wcclStreamDestroy(wcclStream_t stream) {
 
 wcclResult_t wcclStreamSynchronize(wcclStream_t stream) {
   return guarded([&] {
-    std::vector<wcclComm*> comms;
+    std::vector<wcclComm_t> comms;
     if (stream) {
       const std::lock_guard lock(stream->mutex);
       comms.assign(stream->comms.begin(), stream->comms.end());
     } else {
       comms = Registry::instance().all();
     }
-    for (wcclComm* comm : comms) {
-      if (Registry::instance().has(comm)) comm->impl->wait();
+    for (wcclComm_t comm : comms) {
+      if (const auto found = Registry::instance().find(comm)) found->wait();
     }
     if (stream) {
       const std::lock_guard lock(stream->mutex);
-      for (wcclComm* comm : comms) stream->comms.erase(comm);
+      for (wcclComm_t comm : comms) stream->comms.erase(comm);
     }
   });
 }
 
 wcclResult_t wcclCommWait(wcclComm_t comm) {
-  return guarded([&] { use(comm).wait(); });
+  return guarded([&] { use(comm)->wait(); });
 }
 
 wcclResult_t wcclCommPath(wcclComm_t comm, int peer, wcclPath_t* path, char* reason, size_t room) {
   return guarded([&] {
-    const Communicator& c = use(comm);
-    if (!path || peer < 0 || static_cast<std::uint32_t>(peer) >= c.ranks()) {
+    const auto c = use(comm);
+    if (!path || peer < 0 || static_cast<std::uint32_t>(peer) >= c->ranks()) {
       throw Failure(wcclInvalidArgument, "peer " + std::to_string(peer) + " is not a rank, or no place for the path");
     }
-    const weft::ccl::PathChoice choice = c.path(static_cast<std::uint32_t>(peer));
+    const weft::ccl::PathChoice choice = c->path(static_cast<std::uint32_t>(peer));
     *path = choice.path;
     if (reason && room) {
       const std::size_t n = std::min(choice.reason.size(), room - 1);
@@ -448,9 +463,13 @@ const char* wcclPathName(wcclPath_t path) { return weft::ccl::path_name(path); }
 
 wcclResult_t wcclCommStats(wcclComm_t comm, wcclStats_t* stats) {
   return guarded([&] {
-    if (!stats || stats->size < sizeof(wcclStats_t)) throw Failure(wcclInvalidArgument, "stats.size is not set");
-    *stats = {};
-    stats->size = sizeof *stats;
-    use(comm).stats(*stats);
+    if (!stats || stats->size < offsetof(wcclStats_t, transport)) {
+      throw Failure(wcclInvalidArgument, "stats.size is not set");
+    }
+    // As much as the caller's header knows.
+    wcclStats_t now{};
+    use(comm)->stats(now);
+    now.size = std::min(stats->size, sizeof now);
+    std::memcpy(stats, &now, now.size);
   });
 }

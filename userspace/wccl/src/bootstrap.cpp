@@ -3,14 +3,13 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -20,7 +19,7 @@
 #include "env.hpp"
 #include "error.hpp"
 #include "hub.hpp"
-#include "wire.hpp"
+#include "hub_wire.hpp"
 
 namespace weft::ccl {
 
@@ -52,11 +51,18 @@ class Hubs {
     static Hubs hubs;
     return hubs;
   }
-  std::uint16_t add(const tcp::endpoint& address, const std::array<std::uint8_t, 16>& nonce,
-                    std::chrono::milliseconds timeout) {
+  // At the end of the process. Ranks that leave in good order do so at about the same time: let them, before
+  // connections break.
+  ~Hubs() {
+    const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
+    for (const auto& hub : hubs_) {
+      while (hub->busy() && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  std::uint16_t add(const tcp::endpoint& address, const wire::Hello& me, std::chrono::milliseconds timeout) {
     const std::lock_guard lock(mutex_);
     std::erase_if(hubs_, [](const auto& hub) { return hub->ended(); });
-    hubs_.push_back(std::make_unique<Hub>(address, nonce, timeout));
+    hubs_.push_back(std::make_unique<Hub>(address, me, timeout));
     return hubs_.back()->port();
   }
 
@@ -127,34 +133,69 @@ std::string text_of(const tcp::endpoint& endpoint) {
   return endpoint.address().to_string() + ':' + std::to_string(endpoint.port());
 }
 
+// What tells this process from others; what launchers call the job, where they say so.
+wire::Hello introduce(const Meeting& meeting, std::chrono::milliseconds timeout) {
+  static const std::uint64_t process = [] {
+    std::random_device random;
+    return static_cast<std::uint64_t>(random()) << 32 | random();
+  }();
+  wire::Hello me;
+  std::copy(meeting.nonce.begin(), meeting.nonce.end(), me.nonce.begin());
+  std::string job;
+  for (const char* name : {"WCCL_JOB_ID", "TORCHELASTIC_RUN_ID", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID",
+                           "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+    if (const auto value = env_text(name)) job += std::string(name) + '=' + *value + ' ';
+  }
+  std::uint64_t hash = job.empty() ? 0 : 14695981039346656037u;  // FNV-1a: the same on all machines
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  me.job = hash;
+  me.process = process;
+  me.pid = static_cast<std::uint32_t>(getpid());
+  me.limit_ms = static_cast<std::uint32_t>(timeout.count());
+  gethostname(me.host, sizeof me.host - 1);
+  return me;
+}
+
 // One rank's connection to the hub.
 class SocketRendezvous final : public Rendezvous {
  public:
-  SocketRendezvous(const Meeting& meeting, std::uint32_t rank, std::uint32_t ranks, std::chrono::milliseconds timeout)
-      : ranks_(ranks), socket_(context_), address_(text_of(meeting.address)) {
+  // Comes as `rank` and waits until that is accepted; the hub may not listen yet. Throws Failure.
+  SocketRendezvous(const Meeting& meeting, std::uint32_t rank, std::uint32_t ranks, std::chrono::milliseconds timeout,
+                   bool claim = false)
+      : ranks_(ranks), address_(text_of(meeting.address)) {
     const Clock::time_point deadline = Clock::now() + timeout;
-    connect(meeting.address, deadline);
-    write(wire::pack(wire::Type::kHello, rank, ranks, std::as_bytes(std::span(meeting.nonce)),
-                     static_cast<std::uint32_t>(timeout.count())),
-          deadline);
-    read_head();
+    const wire::Hello me = introduce(meeting, timeout);
+    const auto hello = wire::pack(wire::Type::kHello, rank, ranks, std::as_bytes(std::span(&me, 1)));
+    for (;;) {
+      const std::string why = connect(meeting.address, hello, deadline);
+      if (why.empty()) return;
+      if (note_ && note_->refused) throw Failure(wcclInvalidUsage, note_->text);
+      if (claim || Clock::now() + kAgain >= deadline) {
+        throw Failure(wcclRemoteError, "nobody answers at the meeting point " + address_ + ": " + why);
+      }
+      std::this_thread::sleep_for(kAgain);
+    }
   }
 
   ~SocketRendezvous() override {
-    error_code ignored;
-    socket_.close(ignored);
-    context_.restart();
-    context_.poll();
+    const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
+    while (stream_->open() && !stream_->idle() && Clock::now() < deadline) {
+      rest(std::chrono::milliseconds(10));
+      poll();
+    }
+    stream_->close();
+    poll();
   }
 
-  std::vector<Bytes> all_gather(std::span<const std::byte> mine, Clock::time_point deadline) override {
-    write(wire::pack(wire::Type::kGather, round_, 0, mine), deadline);
-    // The hub's own limit names who is missing, so let it speak first.
-    wait([&] { return !tables_.empty(); }, deadline + std::chrono::seconds(2), "the other ranks");
+  void gather(std::span<const std::byte> mine) override {
+    stream_->send(wire::pack(wire::Type::kGather, round_++, 0, mine));
+  }
+
+  std::optional<std::vector<Bytes>> gathered() override {
+    if (tables_.empty()) return std::nullopt;
     std::vector<Bytes> out(ranks_);
     const Bytes table = std::move(tables_.front());
     tables_.pop_front();
-    ++round_;
     std::size_t at = 0;
     for (Bytes& bytes : out) {
       std::uint32_t length = 0;
@@ -169,168 +210,139 @@ class SocketRendezvous final : public Rendezvous {
     return out;
   }
 
-  std::map<std::uint32_t, Bytes> exchange(const std::map<std::uint32_t, Bytes>& out,
-                                          Clock::time_point deadline) override {
-    for (const auto& [peer, bytes] : out) write(wire::pack(wire::Type::kMessage, peer, 0, bytes), deadline);
-    std::map<std::uint32_t, Bytes> in;
-    for (const auto& [peer, bytes] : out) {
-      auto& queue = messages_[peer];
-      wait([&] { return !queue.empty(); }, deadline, "rank " + std::to_string(peer), static_cast<int>(peer));
-      in[peer] = std::move(queue.front());
-      queue.pop_front();
-    }
-    return in;
+  void send(std::uint32_t peer, std::span<const std::byte> message) override {
+    stream_->send(wire::pack(wire::Type::kMessage, peer, 0, message));
+  }
+
+  std::optional<std::pair<std::uint32_t, Bytes>> receive() override {
+    if (messages_.empty()) return std::nullopt;
+    auto out = std::move(messages_.front());
+    messages_.pop_front();
+    return out;
   }
 
   void report(const Note& note) noexcept override {
-    try {
-      write(wire::pack(wire::Type::kFailed, note.culprit, 0, wire::as_bytes(note.text)),
-            Clock::now() + std::chrono::seconds(1));
-    } catch (const std::exception&) {
-      // The hub is gone: then everybody knows already.
-    }
+    post(wire::Type::kFailed, note.culprit, 0, wire::as_bytes(note.text));
   }
 
   void suspect(const Suspicion& suspicion) noexcept override {
-    try {
-      Bytes payload(sizeof suspicion.order);
-      std::memcpy(payload.data(), &suspicion.order, sizeof suspicion.order);
-      const auto text = wire::as_bytes(suspicion.text);
-      payload.insert(payload.end(), text.begin(), text.end());
-      write(wire::pack(wire::Type::kSuspect, suspicion.peer, suspicion.definite, payload),
-            Clock::now() + std::chrono::seconds(1));
-    } catch (const std::exception&) {
-      // As above.
-    }
+    Bytes payload(sizeof suspicion.order);
+    std::memcpy(payload.data(), &suspicion.order, sizeof suspicion.order);
+    const auto text = wire::as_bytes(suspicion.text);
+    payload.insert(payload.end(), text.begin(), text.end());
+    post(wire::Type::kSuspect, suspicion.peer, suspicion.definite, payload);
   }
 
   std::optional<Note> poll() override {
+    if (stream_->open() && stream_->idle() && Clock::now() - beat_ > wire::kBeatEvery) {
+      beat_ = Clock::now();
+      stream_->send(wire::pack(wire::Type::kBeat, 0, 0, {}));
+    }
     context_.restart();
     context_.poll();
     return note_;
   }
 
-  void leave() noexcept override {
-    try {
-      write(wire::pack(wire::Type::kBye, 0, 0, {}), Clock::now() + std::chrono::seconds(1));
-    } catch (const std::exception&) {
-      // As above.
-    }
+  void leave() noexcept override { post(wire::Type::kBye, 0, 0, {}); }
+
+  void rest(std::chrono::milliseconds limit) noexcept override {
+    // A closed connection has no descriptor; what came before the end is seen by poll() anyway.
+    const int fd = stream_->open() ? stream_->descriptor() : -1;
+    pollfd events{fd, static_cast<short>(POLLIN | (stream_->idle() ? 0 : POLLOUT)), 0};
+    ::poll(&events, 1, static_cast<int>(limit.count()));
   }
 
  private:
-  // The hub may not listen yet: try until the deadline.
-  void connect(const tcp::endpoint& address, Clock::time_point deadline) {
-    for (;;) {
-      error_code result = asio::error::would_block;
-      socket_ = tcp::socket(context_);
-      socket_.async_connect(address, [&](error_code error) { result = error; });
-      context_.restart();
-      context_.run_until(deadline);
-      if (!result) break;
-      if (result == asio::error::would_block || Clock::now() + std::chrono::milliseconds(50) >= deadline) {
-        error_code ignored;
-        socket_.close(ignored);
-        context_.restart();
-        context_.run();  // let the handler go before its variables do
-        throw Failure(wcclRemoteError,
-                      "rank 0 does not answer at " + address_ +
-                          (result == asio::error::would_block || result == asio::error::operation_aborted
-                               ? std::string(": time-out")
-                               : ": " + result.message()),
-                      0);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
-  }
+  static constexpr std::chrono::milliseconds kAgain{50};
 
-  void write(std::vector<std::byte> message, Clock::time_point deadline) {
-    if (!socket_.is_open())
-      throw Failure(wcclRemoteError, note_ ? note_->text : "the connection to rank 0 is closed", 0);
-    const auto shared = std::make_shared<std::vector<std::byte>>(std::move(message));
-    const auto result = std::make_shared<std::optional<error_code>>();
-    asio::async_write(socket_, asio::buffer(*shared),
-                      [shared, result](error_code error, std::size_t) { *result = error; });
-    run([&] { return result->has_value(); }, deadline);
-    if (!*result || **result) {
-      if (note_) throw Failure(wcclRemoteError, note_->text, static_cast<int>(note_->culprit));
-      throw Failure(wcclRemoteError,
-                    "cannot send to " + address_ + ": " + (*result ? (*result)->message() : "time-out"), 0);
-    }
-  }
-
-  template <class Done>
-  void run(Done done, Clock::time_point deadline) {
+  // One try. Empty: accepted; else why not, and note_ may say more.
+  std::string connect(const tcp::endpoint& address, const std::vector<std::byte>& hello, Clock::time_point deadline) {
+    error_code result = asio::error::would_block;
+    auto socket = std::make_shared<tcp::socket>(context_);
+    socket->async_connect(address, [&result, socket](error_code error) { result = error; });
     context_.restart();
-    while (!done() && Clock::now() < deadline) {
-      if (context_.run_one_until(deadline) == 0) break;
+    context_.run_until(deadline);
+    if (result) {
+      error_code ignored;
+      socket->close(ignored);
+      context_.restart();
+      context_.run();  // let the handler go before its variables do
+      return result == asio::error::would_block || result == asio::error::operation_aborted ? "time-out"
+                                                                                            : result.message();
     }
+    note_.reset();
+    accepted_ = later_ = false;
+    stream_ = std::make_shared<wire::Stream>(std::move(*socket));
+    stream_->start([this] { take(); }, [this](error_code error) { lost(error); });
+    stream_->send(hello);
+    while (!accepted_ && !note_ && !later_ && Clock::now() < deadline) {
+      poll();
+      if (!accepted_ && !note_ && !later_) rest(std::chrono::milliseconds(20));
+    }
+    if (accepted_) return "";
+    stream_->close();
+    poll();
+    return note_ ? note_->text : later_ ? "another communicator is ending there" : "time-out";
   }
 
-  template <class Done>
-  void wait(Done done, Clock::time_point deadline, const std::string& whom, int culprit = -1) {
-    run([&] { return done() || note_.has_value(); }, deadline);
-    if (done()) return;
-    if (note_)
-      throw Failure(refused_ ? wcclInvalidUsage : wcclRemoteError, note_->text, static_cast<int>(note_->culprit));
-    throw Failure(wcclTimeout, whom + " did not answer in time", culprit);
-  }
-
-  void read_head() {
-    asio::async_read(socket_, asio::buffer(&head_, sizeof head_), [this](error_code error, std::size_t) {
-      if (error) return lost(error);
-      if (!wire::valid(head_)) return lost(asio::error::invalid_argument);
-      payload_.resize(head_.length);
-      asio::async_read(socket_, asio::buffer(payload_), [this](error_code failed, std::size_t) {
-        if (failed) return lost(failed);
-        take();
-        read_head();
-      });
-    });
+  void post(wire::Type type, std::uint32_t a, std::uint32_t b, std::span<const std::byte> payload) noexcept {
+    try {
+      stream_->send(wire::pack(type, a, b, payload));
+      poll();
+    } catch (const std::exception&) {
+      // No memory: then the others learn it from the end of the connection.
+    }
   }
 
   void take() {
-    switch (head_.type) {
+    const wire::Head& head = stream_->head();
+    Bytes& payload = stream_->payload();
+    switch (head.type) {
+      case wire::Type::kWelcome:
+        accepted_ = true;
+        break;
+      case wire::Type::kLater:
+        later_ = true;
+        break;
       case wire::Type::kTable:
-        tables_.push_back(std::move(payload_));
+        hub_rank_ = head.b ? head.b - 1 : kNobody;
+        tables_.push_back(std::move(payload));
         break;
       case wire::Type::kMessage:
-        if (head_.a < ranks_) messages_[head_.a].push_back(std::move(payload_));
+        if (head.a < ranks_) messages_.emplace_back(head.a, std::move(payload));
         break;
       case wire::Type::kFailed:
-        if (!note_) note_ = Note{head_.a, wire::as_text(payload_)};
+        if (!note_) note_ = Note{head.a, wire::as_text(payload)};
         break;
       case wire::Type::kRefused:
-        refused_ = true;
-        if (!note_) note_ = Note{0, "refused at " + address_ + ": " + wire::as_text(payload_)};
+        if (!note_ || !note_->refused)
+          note_ = Note{kNobody, "refused at " + address_ + ": " + wire::as_text(payload), true};
         break;
       default:
         break;
     }
-    payload_ = {};
   }
 
   void lost(error_code error) {
-    if (error == asio::error::operation_aborted) return;
-    error_code ignored;
-    socket_.close(ignored);
-    if (!note_) note_ = Note{0, "the connection to " + address_ + " (rank 0) is lost: " + error.message()};
+    if (note_) return;
+    const bool process = error == asio::error::eof || error == asio::error::connection_reset;
+    const std::string why = process ? "its process is gone" : wire::why_ended(error);
+    note_ =
+        hub_rank_ != kNobody
+            ? Note{hub_rank_, "rank " + std::to_string(hub_rank_) + ", which holds the meeting point, is gone: " + why}
+            : Note{kNobody, "the process that made the unique id, at " + address_ + ", is gone: " + why};
   }
 
   const std::uint32_t ranks_;
   asio::io_context context_;
-  tcp::socket socket_;
+  std::shared_ptr<wire::Stream> stream_;
   const std::string address_;
-  std::uint32_t round_ = 0;
-  wire::Head head_;
-  Bytes payload_;
+  std::uint32_t round_ = 0, hub_rank_ = kNobody;
+  bool accepted_ = false, later_ = false;
   std::deque<Bytes> tables_;
-  std::map<std::uint32_t, std::deque<Bytes>> messages_;
+  std::deque<std::pair<std::uint32_t, Bytes>> messages_;
   std::optional<Note> note_;
-  bool refused_ = false;
+  Clock::time_point beat_ = Clock::now();
 };
 
 }  // namespace
@@ -389,7 +401,7 @@ Meeting make_meeting(std::chrono::milliseconds timeout) {
   for (std::uint8_t& byte : meeting.nonce) byte = static_cast<std::uint8_t>(random());
   const asio::ip::address address = local_address();
   try {
-    const std::uint16_t port = Hubs::instance().add(tcp::endpoint(address, 0), meeting.nonce, timeout);
+    const std::uint16_t port = Hubs::instance().add(tcp::endpoint(address, 0), introduce(meeting, timeout), timeout);
     meeting.address = tcp::endpoint(address, port);
   } catch (const boost::system::system_error& error) {
     throw Failure(wcclSystemError, "cannot listen on " + address.to_string() + ": " + error.code().message());
@@ -403,16 +415,26 @@ std::unique_ptr<Rendezvous> join_meeting(const Meeting& meeting, std::uint32_t r
     const tcp::endpoint any(meeting.address.address().is_v6() ? tcp::v6() : tcp::v4(), meeting.address.port());
     const Clock::time_point deadline = Clock::now() + timeout;
     for (;;) {
+      std::string why;
       try {
-        Hubs::instance().add(any, meeting.nonce, timeout);
+        Hubs::instance().add(any, introduce(meeting, timeout), timeout);
         break;
       } catch (const boost::system::system_error& error) {
-        // A communicator that is just coming about may hold the port for a moment.
-        if (error.code() != asio::error::address_in_use || Clock::now() + std::chrono::milliseconds(50) >= deadline) {
-          throw Failure(wcclSystemError, "cannot listen on " + text_of(any) + ": " + error.code().message());
+        why = error.code().message();
+        if (error.code() != asio::error::address_in_use) {
+          throw Failure(wcclSystemError, "cannot listen on " + text_of(any) + ": " + why);
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
+      // Whose is it? A hub says so; a communicator that is just ending holds it for a moment only.
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      try {
+        const SocketRendezvous claim(meeting, rank, ranks, left, true);
+        why = "it accepts another rank 0";  // it does not
+      } catch (const Failure& failure) {
+        if (failure.result() == wcclInvalidUsage) throw;
+      }
+      if (left.count() <= 50) throw Failure(wcclSystemError, "cannot listen on " + text_of(any) + ": " + why);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
   return std::make_unique<SocketRendezvous>(meeting, rank, ranks, timeout);

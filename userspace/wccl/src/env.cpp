@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "env.hpp"
 
+#include <bit>
 #include <cstdlib>
 
 #include "error.hpp"
@@ -46,7 +47,7 @@ Settings Settings::from_environment() {
   s.slot_bytes = (s.slot_bytes + 4095) / 4096 * 4096;
   s.slots = static_cast<std::uint32_t>(env_number("WCCL_SLOTS", s.slots, 1, 64));
   s.queue_entries = static_cast<std::uint32_t>(env_number("WCCL_QUEUE_ENTRIES", s.queue_entries, 64, 65536));
-  while (s.queue_entries & (s.queue_entries - 1)) s.queue_entries &= s.queue_entries - 1;
+  s.queue_entries = std::bit_ceil(s.queue_entries);
   s.lanes = static_cast<std::uint32_t>(env_number("WCCL_LANES", 0, 0, 24));
   s.rc_timeout = static_cast<std::uint8_t>(env_number("WCCL_IB_TIMEOUT", 0, 0, 31));
   s.rc_retries = static_cast<std::uint8_t>(env_number("WCCL_IB_RETRY_CNT", 0, 0, 7));

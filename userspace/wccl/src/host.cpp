@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "masked_thread.hpp"
 #include "variants.hpp"
 
 namespace weft::ccl {
@@ -34,7 +35,7 @@ HostExecutor::HostExecutor(Setup setup, std::unique_ptr<HostNic> nic)
   queue_.reset(queue);
   completion_event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (completion_event_ < 0) throw Failure(wcclSystemError, "no eventfd");
-  thread_ = std::thread([this] { run(); });
+  thread_ = masked_thread([this] { run(); });
 }
 
 HostExecutor::~HostExecutor() {
@@ -614,7 +615,7 @@ int HostExecutor::wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failu
     // In pieces, since somebody else may wait for the same event.
     const timespec piece{0, static_cast<long>(std::min(left, kWaitPiece))};
     pollfd event{completion_event_, POLLIN, 0};
-    if (ppoll(&event, 1, &piece, nullptr) < 0 && errno == EINTR) return -EINTR;
+    (void)ppoll(&event, 1, &piece, nullptr);  // a signal merely makes us look again
     eventfd_t value;
     if (event.revents) (void)eventfd_read(completion_event_, &value);
   }

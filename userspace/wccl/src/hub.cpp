@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "hub.hpp"
 
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
-#include <csignal>
 #include <cstring>
 
+#include "masked_thread.hpp"
 #include "verdict.hpp"
 
 namespace weft::ccl {
@@ -15,18 +12,28 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-struct Hub::Session {
-  explicit Session(tcp::socket s) : socket(std::move(s)) {}
-  tcp::socket socket;
-  wire::Head head;
-  Bytes payload;
-  std::deque<std::vector<std::byte>> out;
+struct Hub::Session : wire::Stream {
+  using Stream::Stream;
   std::uint32_t rank = UINT32_MAX;
-  bool bye = false, open = true, close_when_sent = false;
+  bool bye = false;
+  wire::Hello who;
 };
 
-Hub::Hub(const tcp::endpoint& address, const std::array<std::uint8_t, 16>& nonce, std::chrono::milliseconds timeout)
-    : acceptor_(context_), timer_(context_), grace_(context_), nonce_(nonce), timeout_(timeout) {
+namespace {
+
+std::string text_of(const wire::Hello& who) { return std::string(who.host) + ", process " + std::to_string(who.pid); }
+
+}  // namespace
+
+Hub::Hub(const tcp::endpoint& address, const wire::Hello& me, std::chrono::milliseconds timeout)
+    : acceptor_(context_),
+      timer_(context_),
+      grace_(context_),
+      beat_(context_),
+      me_(me),
+      agreed_(me.nonce == decltype(me.nonce){}),
+      opened_(Clock::now()),
+      timeout_(timeout) {
   acceptor_.open(address.protocol());
   acceptor_.set_option(tcp::acceptor::reuse_address(true));
   acceptor_.bind(address);
@@ -34,120 +41,124 @@ Hub::Hub(const tcp::endpoint& address, const std::array<std::uint8_t, 16>& nonce
   port_ = acceptor_.local_endpoint().port();
   accept();
   arm();
-  // Signals are the program's business, not this thread's.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  beat();
+  thread_ = masked_thread([this] {
+    context_.run();
+    ended_ = true;
+  });
 }
 
 Hub::~Hub() {
-  // Ranks that leave in good order do so at about the same time: let them, before connections break.
-  for (int i = 0; i < 100 && !ended_; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   context_.stop();
   thread_.join();
-}
-
-void Hub::run() {
-  context_.run();
-  ended_ = true;
 }
 
 void Hub::accept() {
   acceptor_.async_accept([this](error_code error, tcp::socket socket) {
     if (error) return;
-    error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
-    socket.set_option(asio::socket_base::keep_alive(true), ignored);
-    auto session = std::make_shared<Session>(std::move(socket));
+    const auto session = std::make_shared<Session>(std::move(socket));
+    session->limit_payload(sizeof(wire::Hello));
     strangers_.insert(session);
-    read_head(session);
+    const auto self = [raw = session.get()] { return std::static_pointer_cast<Session>(raw->shared_from_this()); };
+    session->start([this, self] { handle(self()); }, [this, self](error_code ended) { gone(self(), ended); });
     accept();
   });
 }
 
-void Hub::read_head(const std::shared_ptr<Session>& session) {
-  asio::async_read(session->socket, asio::buffer(&session->head, sizeof session->head),
-                   [this, session](error_code error, std::size_t) {
-                     if (error) return gone(session);
-                     const bool stranger = session->rank == UINT32_MAX;
-                     if (!wire::valid(session->head) || (stranger && session->head.length > 64)) {
-                       return refuse(session, "not a message of wccl");
-                     }
-                     session->payload.resize(session->head.length);
-                     read_payload(session);
-                   });
-}
-
-void Hub::read_payload(const std::shared_ptr<Session>& session) {
-  asio::async_read(session->socket, asio::buffer(session->payload), [this, session](error_code error, std::size_t) {
-    if (error) return gone(session);
-    handle(session);
-    if (session->open && !session->close_when_sent) read_head(session);
-  });
-}
-
-void Hub::handle(const std::shared_ptr<Session>& session) {
+void Hub::handle(const SessionPtr& session) {
   if (session->rank == UINT32_MAX) {
-    return session->head.type == wire::Type::kHello ? hello(session) : refuse(session, "no hello");
+    return session->head().type == wire::Type::kHello ? hello(session) : refuse(session, "no hello");
   }
-  switch (session->head.type) {
+  const std::uint32_t a = session->head().a;
+  switch (session->head().type) {
     case wire::Type::kGather:
       return gather(session);
-    case wire::Type::kMessage: {
-      const std::uint32_t to = session->head.a;
-      if (to >= ranks_ || !complete_) return refuse(session, "message to no rank");
-      if (members_[to]) send(members_[to], wire::pack(wire::Type::kMessage, session->rank, 0, session->payload));
+    case wire::Type::kMessage:
+      if (a >= ranks_ || joined_ < ranks_) return refuse(session, "message to no rank");
+      if (members_[a]) members_[a]->send(wire::pack(wire::Type::kMessage, session->rank, 0, session->payload()));
       return;
-    }
     case wire::Type::kFailed:
-      return failed(std::min(session->head.a, ranks_ - 1), wire::as_text(session->payload), session.get());
+      return failed(a, wire::as_text(session->payload()), session.get());
     case wire::Type::kSuspect:
       return suspect(session);
     case wire::Type::kBye:
-      session->bye = true;
+      session->bye = ending_ = true;
+      return;
+    case wire::Type::kBeat:
       return;
     default:
       return refuse(session, "message out of place");
   }
 }
 
-void Hub::hello(const std::shared_ptr<Session>& session) {
-  const std::uint32_t rank = session->head.a, ranks = session->head.b;
-  if (session->payload.size() != nonce_.size() ||
-      std::memcmp(session->payload.data(), nonce_.data(), nonce_.size()) != 0) {
-    return refuse(session, "this address serves another communicator");
+void Hub::hello(const SessionPtr& session) {
+  const std::uint32_t rank = session->head().a, ranks = session->head().b;
+  wire::Hello& who = session->who;
+  if (session->payload().size() != sizeof who) return refuse(session, "another version of wccl");
+  std::memcpy(&who, session->payload().data(), sizeof who);
+  who.host[sizeof who.host - 1] = 0;
+  const std::string name = "rank " + std::to_string(rank);
+  if (who.nonce != me_.nonce) return refuse(session, "this address serves another communicator");
+  if (agreed_ && who.job != me_.job) {
+    return refuse(session, "this address serves another job, of " + text_of(me_) +
+                               ": give each job a WCCL_COMM_ID (or MASTER_PORT) of its own");
   }
   if (ranks == 0 || ranks > 65536 || rank >= ranks) return refuse(session, "rank or number of ranks out of range");
+  if (!conflict_.empty()) return refuse(session, conflict_);
   if (ranks_ == 0) {
     ranks_ = ranks;
     members_.resize(ranks);
   }
   if (ranks != ranks_) {
-    return refuse(session, "rank " + std::to_string(rank) + " says " + std::to_string(ranks) + " ranks, others say " +
-                               std::to_string(ranks_));
+    return conflict(session, rank,
+                    name + " (" + text_of(who) + ") says " + std::to_string(ranks) + " ranks, others say " +
+                        std::to_string(ranks_));
   }
-  if (members_[rank]) return refuse(session, "rank " + std::to_string(rank) + " came twice");
+  if (ending_ || (failed_ && joined_ == ranks_)) {
+    session->send(wire::pack(wire::Type::kLater, 0, 0, {}));
+    return session->close_when_sent();
+  }
+  if (agreed_ && rank == 0 && who.process != me_.process) {
+    return conflict(session, rank, "rank 0 came twice: " + text_of(me_) + " and " + text_of(who));
+  }
+  if (members_[rank]) {
+    return conflict(session, rank, name + " came twice: " + text_of(members_[rank]->who) + " and " + text_of(who));
+  }
   session->rank = rank;
+  session->limit_payload(wire::kPayloadMax);
   members_[rank] = session;
-  const std::chrono::milliseconds limit(session->head.c);
+  busy_ = true;
+  if (who.process == me_.process && own_rank_ == 0) own_rank_ = rank + 1;
+  session->send(wire::pack(wire::Type::kWelcome, 0, 0, {}));
+  const std::chrono::milliseconds limit(who.limit_ms);
   if (limit.count() > 0 && limit < timeout_) {
     timeout_ = limit;
     arm();
   }
   strangers_.erase(session);
-  if (++joined_ == ranks_) {
-    complete_ = true;
-    error_code ignored;
-    acceptor_.close(ignored);  // the address is free for the next communicator
-    const std::set<std::shared_ptr<Session>> strangers = std::move(strangers_);
-    for (const auto& stranger : strangers) refuse(stranger, "all ranks have come already");
+  ++joined_;
+}
+
+// Somebody comes who does not fit those who came before. At an agreed address two jobs may have met, and then nobody
+// knows who belongs to whom, as long as ranks may still be on their way: nobody goes on.
+void Hub::conflict(const SessionPtr& session, std::uint32_t rank, const std::string& text) {
+  const bool same_process = rank < ranks_ && members_[rank] && members_[rank]->who.process == session->who.process;
+  const std::string cure = !agreed_       ? text
+                           : same_process ? text + ": one address serves one communicator at a time"
+                                          : "two jobs meet at one address: " + text +
+                                                "; give each job a WCCL_COMM_ID (or MASTER_PORT) of its own";
+  refuse(session, cure);
+  if (!agreed_ || same_process || Clock::now() - opened_ > timeout_) return;
+  conflict_ = cure;
+  failed(kNobody, cure, nullptr);
+  arm();                                      // stays until nobody can be on the way any more, to refuse them too
+  for (SessionPtr member : members_) {  // a copy: it may go meanwhile
+    if (member) member->close_when_sent();
   }
 }
 
-void Hub::gather(const std::shared_ptr<Session>& session) {
-  if (session->head.a != round_ || !gathered_.emplace(session->rank, std::move(session->payload)).second) {
+void Hub::gather(const SessionPtr& session) {
+  if (session->head().a != round_ || !gathered_.emplace(session->rank, std::move(session->payload())).second) {
     return refuse(session, "gather out of step");
   }
   if (gathered_.size() == 1 && round_ > 0) arm();
@@ -160,49 +171,28 @@ void Hub::gather(const std::shared_ptr<Session>& session) {
     table.insert(table.end(), bytes.begin(), bytes.end());
   }
   gathered_.clear();
-  const auto message = wire::pack(wire::Type::kTable, round_++, 0, table);
+  const auto message = wire::pack(wire::Type::kTable, round_++, own_rank_, table);
   timer_.cancel();
   for (const auto& member : members_) {
-    if (member) send(member, message);
+    if (member) member->send(message);
   }
 }
 
-void Hub::send(const std::shared_ptr<Session>& session, std::vector<std::byte> message) {
-  if (!session->open) return;
-  session->out.push_back(std::move(message));
-  if (session->out.size() == 1) write(session);
+void Hub::refuse(const SessionPtr& session, const std::string& text) {
+  session->send(wire::pack(wire::Type::kRefused, 0, 0, wire::as_bytes(text)));
+  session->close_when_sent();
 }
 
-void Hub::write(const std::shared_ptr<Session>& session) {
-  asio::async_write(session->socket, asio::buffer(session->out.front()),
-                    [this, session](error_code error, std::size_t) {
-                      if (error) return gone(session);
-                      session->out.pop_front();
-                      if (!session->out.empty()) return write(session);
-                      if (session->close_when_sent) {
-                        error_code ignored;
-                        session->socket.shutdown(tcp::socket::shutdown_both, ignored);
-                        gone(session);
-                      }
-                    });
-}
-
-void Hub::refuse(const std::shared_ptr<Session>& session, const std::string& text) {
-  session->close_when_sent = true;
-  send(session, wire::pack(wire::Type::kRefused, 0, 0, wire::as_bytes(text)));
-}
-
-void Hub::gone(const std::shared_ptr<Session>& session) {
-  if (!session->open) return;
-  session->open = false;
-  error_code ignored;
-  session->socket.close(ignored);
+void Hub::gone(const SessionPtr& session, const error_code& error) {
   strangers_.erase(session);
   if (session->rank == UINT32_MAX) return;
   members_[session->rank] = nullptr;
   ++left_;
   if (!session->bye) {
-    failed(session->rank, "the process of rank " + std::to_string(session->rank) + " is gone", session.get());
+    const bool process = error == asio::error::eof || error == asio::error::connection_reset;
+    const std::string who = "rank " + std::to_string(session->rank);
+    failed(session->rank, process ? "the process of " + who + " is gone" : who + " is gone: " + wire::why_ended(error),
+           session.get());
   }
   end_if_over();
 }
@@ -212,18 +202,18 @@ void Hub::failed(std::uint32_t culprit, const std::string& text, const Session* 
   failed_ = true;
   const auto message = wire::pack(wire::Type::kFailed, culprit, 0, wire::as_bytes(text));
   for (const auto& member : members_) {
-    if (member && member.get() != except) send(member, message);
+    if (member && member.get() != except) member->send(message);
   }
 }
 
-void Hub::suspect(const std::shared_ptr<Session>& session) {
+void Hub::suspect(const SessionPtr& session) {
   Suspicion s;
   s.from = session->rank;
-  s.peer = session->head.a;
-  s.definite = session->head.b;
-  if (s.peer >= ranks_ || session->payload.size() < sizeof s.order) return refuse(session, "suspicion of no rank");
-  std::memcpy(&s.order, session->payload.data(), sizeof s.order);
-  s.text = wire::as_text(std::span(session->payload).subspan(sizeof s.order));
+  s.peer = session->head().a;
+  s.definite = session->head().b;
+  if (s.peer >= ranks_ || session->payload().size() < sizeof s.order) return refuse(session, "suspicion of no rank");
+  std::memcpy(&s.order, session->payload().data(), sizeof s.order);
+  s.text = wire::as_text(std::span(session->payload()).subspan(sizeof s.order));
   suspicions_.push_back(std::move(s));
   if (suspicions_.size() > 1) return;
   grace_.expires_after(wire::kGrace);
@@ -238,6 +228,17 @@ void Hub::arm() {
   timer_.expires_after(timeout_);
   timer_.async_wait([this](error_code error) {
     if (!error) time_out();
+  });
+}
+
+void Hub::beat() {
+  beat_.expires_after(wire::kBeatEvery);
+  beat_.async_wait([this](error_code error) {
+    if (error) return;
+    for (const auto& member : members_) {
+      if (member && member->idle()) member->send(wire::pack(wire::Type::kBeat, 0, 0, {}));
+    }
+    beat();
   });
 }
 
@@ -256,25 +257,19 @@ void Hub::time_out() {
   error_code ignored;
   acceptor_.close(ignored);
   const auto strangers = std::move(strangers_);
-  for (const auto& stranger : strangers) gone(stranger);
-  for (const auto& member : members_) {
-    if (member) member->close_when_sent = true;
+  for (const auto& stranger : strangers) stranger->close();
+  for (SessionPtr member : members_) {  // a copy: it may go meanwhile
+    if (member) member->close_when_sent();
   }
   end_if_over();
 }
 
+// All who came are gone again: those who did not come need not.
 void Hub::end_if_over() {
-  if (!acceptor_.is_open() && left_ == joined_) {
-    timer_.cancel();
-    context_.stop();
-  } else if (left_ == joined_ && joined_ > 0) {
-    // Those who came went again before all were there: do not wait for the rest.
-    failed_ = true;
-    error_code ignored;
-    acceptor_.close(ignored);
-    timer_.cancel();
-    context_.stop();
-  }
+  if (left_ < joined_) return;
+  busy_ = false;
+  if (acceptor_.is_open() && (joined_ == 0 || !conflict_.empty())) return;
+  context_.stop();
 }
 
 }  // namespace weft::ccl

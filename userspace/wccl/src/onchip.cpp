@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "onchip.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "error.hpp"
 #include "weft/hw/cmd.h"
 #include "weft/hw/mem.h"
+#include "weft/hw/regs.h"
 
 namespace weft::ccl {
 namespace {
@@ -23,15 +25,21 @@ weft_cmd empty_message(const Connection& connection, std::uint32_t immediate) {
   return cmd;
 }
 
+QueuePtr make_queue(weft_device* device, std::uint32_t entries) {
+  weft_queue* queue = nullptr;
+  if (weft_queue_create(device, entries, 0, &queue) == 0) return QueuePtr(queue);
+  throw device_failure("no command queue (a device context has " + std::to_string(WEFT_QUEUES_PER_CONTEXT) +
+                       ", each on-chip communicator takes one and one more at set-up: destroy those not needed, or " +
+                       "open the device again for more)");
+}
+
 }  // namespace
 
 OnchipExecutor::OnchipExecutor(Setup setup)
     : setup_(std::move(setup)), done_(setup_.device, 1), locals_(setup_.device, kLocalObjects) {
   done_base_ = done_.value(0);
   for (std::uint32_t i = 0; i < kLocalObjects; ++i) local_value_[i] = locals_.value(i);
-  weft_queue* queue = nullptr;
-  if (weft_queue_create(setup_.device, setup_.entries, 0, &queue) != 0) throw device_failure("no command queue");
-  queue_.reset(queue);
+  queue_ = make_queue(setup_.device, setup_.entries);
 }
 
 const Connection* OnchipExecutor::find(std::uint32_t peer, std::uint32_t lane) const {
@@ -269,9 +277,7 @@ std::string OnchipExecutor::probe(const std::vector<std::uint64_t>& keys, std::i
   const std::uint64_t base = answered.value(0);
   std::uint32_t entries = 16;
   while (entries < keys.size()) entries *= 2;
-  weft_queue* raw = nullptr;
-  if (weft_queue_create(setup_.device, entries, 0, &raw) != 0) throw device_failure("no command queue for the probe");
-  const QueuePtr queue(raw);
+  const QueuePtr queue = make_queue(setup_.device, entries);
   std::vector<weft_cmd> commands;
   for (const std::uint64_t key : keys) {
     weft_cmd cmd = empty_message(connections_.at(key), 0);
@@ -286,7 +292,12 @@ std::string OnchipExecutor::probe(const std::vector<std::uint64_t>& keys, std::i
   }
   const weft_wait_item item{answered.first(), 0, base + commands.size()};
   weft_failure failure{};
-  const int error = weft_sync_wait(setup_.device, &item, 1, limit_ns, nullptr, &failure);
+  const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(limit_ns);
+  int error;
+  do {
+    error = weft_sync_wait(setup_.device, &item, 1, limit_ns, nullptr, &failure);
+    limit_ns = std::max<std::int64_t>((deadline - Clock::now()).count(), 0);
+  } while (error == -EINTR);  // a signal is no answer
   if (error == 0) return "";
   const std::string what = "on-chip ports do not reach each other: ";
   if (const auto blame = broken()) return what + blame->text;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "connection.hpp"
 #include "executor.hpp"
+#include "onchip_connection.hpp"
 
 namespace weft::ccl {
 

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weft::ccl {
@@ -16,10 +16,13 @@ namespace weft::ccl {
 using Bytes = std::vector<std::byte>;
 using Clock = std::chrono::steady_clock;
 
+inline constexpr std::uint32_t kNobody = UINT32_MAX;  // a culprit that is no rank
+
 // Something that ended the communicator.
 struct Note {
-  std::uint32_t culprit = 0;  // rank
+  std::uint32_t culprit = 0;  // rank, or kNobody
   std::string text;
+  bool refused = false;  // this rank does not belong to those at the meeting point
 };
 
 // A rank that waits for another.
@@ -30,24 +33,28 @@ struct Suspicion {
   std::string text;
 };
 
+// No call blocks but rest(), and that one alone may run beside another.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
-  // Every rank's bytes, by rank; all ranks call it in the same order. Throws Failure: ranks that did not come, or a
-  // Note.
-  virtual std::vector<Bytes> all_gather(std::span<const std::byte> mine, Clock::time_point deadline) = 0;
-  // Sends each peer its bytes and waits for one message of each of them. Messages of a peer keep their order.
-  virtual std::map<std::uint32_t, Bytes> exchange(const std::map<std::uint32_t, Bytes>& out,
-                                                  Clock::time_point deadline) = 0;
-  // Tells all other ranks; never throws and hardly blocks.
+  // Hands in this rank's bytes; all ranks do so in the same order. gathered(): every rank's bytes by rank, once for
+  // each gather(), when all have come.
+  virtual void gather(std::span<const std::byte> mine) = 0;
+  virtual std::optional<std::vector<Bytes>> gathered() = 0;
+  // Messages between two ranks; those of a peer keep their order. Throws Failure for one that is malformed.
+  virtual void send(std::uint32_t peer, std::span<const std::byte> message) = 0;
+  virtual std::optional<std::pair<std::uint32_t, Bytes>> receive() = 0;
+  // Tells all other ranks.
   virtual void report(const Note& note) noexcept = 0;
   // Says whom this rank waits for, after its limit; the ranks' suspicions together give a Note, which poll() finds a
   // little later.
   virtual void suspect(const Suspicion& suspicion) noexcept = 0;
-  // What somebody else reported, or that somebody's process is gone. Never blocks; stays set.
+  // Takes what has come, and returns what somebody else reported, or that somebody is gone. It stays set.
   virtual std::optional<Note> poll() = 0;
   // This rank ends in good order: its going is not a failure.
   virtual void leave() noexcept = 0;
+  // Sleeps until something may have come, at most so long.
+  virtual void rest(std::chrono::milliseconds limit) noexcept = 0;
 };
 
 }  // namespace weft::ccl

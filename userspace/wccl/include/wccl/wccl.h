@@ -5,9 +5,11 @@
  * Buffers are device addresses (weft_va as pointers) of the communicator's device. Calls that move data enqueue work and return; it
  * is done when wcclCommWait or wcclStreamSynchronize has returned. A communicator runs what is enqueued on it in order. All calls return
  * wcclResult_t; wcclGetLastError has the text of the calling thread's last failure. Every wait ends within the communicator's time
- * limit ($WCCL_TIMEOUT seconds, default 30) with an error that names the rank that was silent.
+ * limit ($WCCL_TIMEOUT seconds, default 30) with an error that names the rank that was silent, or at once when a rank's process or host
+ * is gone. Signals end no wait.
  *
- * Environment: WCCL_COMM_ID=address:port, WCCL_SOCKET_IFNAME, WCCL_TIMEOUT (s), WCCL_PATH=onchip|peer|staged, WCCL_BUFFSIZE (bytes of a staging
+ * Environment: WCCL_COMM_ID=address:port (one communicator at a time), WCCL_JOB_ID (what tells jobs apart, where the launcher's
+ * variables do not), WCCL_SOCKET_IFNAME, WCCL_TIMEOUT (s), WCCL_PATH=onchip|peer|staged, WCCL_BUFFSIZE (bytes of a staging
  * slot), WCCL_SLOTS, WCCL_QUEUE_ENTRIES, WCCL_LANES, WCCL_ALGO (all-reduce), WCCL_SCHED_FILE, WCCL_IB_TIMEOUT, WCCL_IB_RETRY_CNT, WCCL_DEBUG=WARN|INFO.
  * Of the paths over a host NIC: WCCL_STAGED_OVER=efa|tcp (default: efa where every rank has one), WCCL_MR_CACHE_ENTRIES and WCCL_MR_CACHE_BYTES (0: no
  * cache), WEFT_OFI (the wrapper's file).
@@ -132,11 +134,15 @@ wcclResult_t wcclCommInitAll(wcclComm_t *comms, int ndev, struct weft_device *co
 wcclResult_t wcclCommInitAllConfig(wcclComm_t *comms, int ndev, struct weft_device *const *devices,
 				   const wcclConfig_t *config);
 
-/** Waits until what was enqueued is done on all ranks. Then only Destroy may follow. */
+/**
+ * Waits until what was enqueued is done on all ranks. Then only Destroy may follow. Ranks of one process may come in any order, one
+ * after the other: the first one speaks for all of them.
+ */
 wcclResult_t wcclCommFinalize(wcclComm_t comm);
 /** Finalizes if that was not done, and frees the communicator, also when it failed. */
 wcclResult_t wcclCommDestroy(wcclComm_t comm);
-/** Frees the communicator at once, whatever is under way; the other ranks get an error. From any thread. */
+/** Frees the communicator at once, whatever is under way; the other ranks get an error. From any thread; calls that other threads
+ * are in return with an error. */
 wcclResult_t wcclCommAbort(wcclComm_t comm);
 /** wcclSuccess, wcclInProgress, or what the communicator failed with. Never blocks. */
 wcclResult_t wcclCommGetAsyncError(wcclComm_t comm, wcclResult_t *asyncError);
@@ -148,7 +154,10 @@ wcclResult_t wcclCommDevice(wcclComm_t comm, struct weft_device **device);
 /** `count` elements of all ranks are reduced into each recvbuff; sendbuff may be recvbuff. */
 wcclResult_t wcclAllReduce(const void *sendbuff, void *recvbuff, size_t count, wcclDataType_t datatype, wcclRedOp_t op,
 			   wcclComm_t comm, wcclStream_t stream);
-/** To and from one peer, in order with other calls for the same peer. Group those that must run together. */
+/**
+ * To and from one peer, in order with other calls for the same peer. Group those that must run together. The first message with a
+ * peer waits until that peer is in some call of the communicator.
+ */
 wcclResult_t wcclSend(const void *sendbuff, size_t count, wcclDataType_t datatype, int peer, wcclComm_t comm,
 		      wcclStream_t stream);
 wcclResult_t wcclRecv(void *recvbuff, size_t count, wcclDataType_t datatype, int peer, wcclComm_t comm,

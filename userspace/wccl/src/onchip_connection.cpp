@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "connection.hpp"
+#include "onchip_connection.hpp"
 
 #include "error.hpp"
 #include "weft/hw/qp.h"
