@@ -32,7 +32,7 @@ std::size_t HostPort::borrow(std::uint64_t iova, std::size_t wanted, weft_abi_di
 
 bool HostPort::dma_read(std::uint64_t iova, std::span<std::byte> out, weft_abi_dma_class what) {
   if (out.empty()) return true;
-  if (iova + (out.size() - 1) < iova) return false;  // wraps around the bus
+  if (wraps(iova, out.size())) return false;
   if (what == WEFT_ABI_DMA_CONTROL) return host_.dma_read(host_.opaque, iova, out.data(), out.size(), what) == 0;
   while (!out.empty()) {
     std::size_t done = borrow(iova, out.size(), WEFT_ABI_FROM_GUEST,
@@ -49,7 +49,7 @@ bool HostPort::dma_read(std::uint64_t iova, std::span<std::byte> out, weft_abi_d
 
 bool HostPort::dma_write(std::uint64_t iova, std::span<const std::byte> in, weft_abi_dma_class what) {
   if (in.empty()) return true;
-  if (iova + (in.size() - 1) < iova) return false;
+  if (wraps(iova, in.size())) return false;
   if (what == WEFT_ABI_DMA_CONTROL) return host_.dma_write(host_.opaque, iova, in.data(), in.size(), what) == 0;
   while (!in.empty()) {
     std::size_t done = borrow(iova, in.size(), WEFT_ABI_TO_GUEST,

@@ -10,6 +10,9 @@
 
 namespace weft::model {
 
+// Does a range of the bus go beyond its end?
+constexpr bool wraps(std::uint64_t start, std::uint64_t bytes) { return bytes != 0 && start + (bytes - 1) < start; }
+
 class HostPort {
  public:
   // `host` is copied; callbacks that a shorter (older) structure does not have are absent.

@@ -12,9 +12,6 @@ namespace {
 constexpr std::uint8_t kAllRights = (WEFT_RIGHT_BIND << 1) - 1;
 constexpr std::uint64_t kEntriesPerListPage = 512;  // levels 2: addresses in a 4 KiB page of the list
 
-// [start, start + bytes) stays below 2^64, its last byte included.
-constexpr bool wraps(std::uint64_t start, std::uint64_t bytes) { return bytes != 0 && start + (bytes - 1) < start; }
-
 // Allocated without memory, which a work request gives later (weft/hw/mem.h).
 bool made_invalid(const weft_region_entry& entry) {
   return entry.type == WEFT_REGION_WINDOW || (entry.flags & WEFT_REGION_FAST) != 0;
