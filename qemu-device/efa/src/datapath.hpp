@@ -9,7 +9,6 @@
 #include <map>
 #include <span>
 #include <unordered_map>
-#include <vector>
 
 #include "addresses.hpp"
 #include "completions.hpp"
@@ -70,7 +69,7 @@ class DataPath final : public Transport::Client {
   void ring_send(std::uint32_t qp, std::uint16_t tail);
   void ring_receive(std::uint32_t qp, std::uint16_t tail);
 
-  void link_receive(unsigned cls, std::span<const std::byte> frame) { transport_.receive(cls, frame); }
+  void link_receive(std::span<const std::byte> frame) { transport_.receive(frame); }
   Transport& transport() { return transport_; }
   const Statistics& statistics() const { return statistics_; }
 
@@ -80,11 +79,13 @@ class DataPath final : public Transport::Client {
 
   // Transport::Client
   Transfer* find(std::uint32_t id) override;
-  bool fill(Transfer& transfer, std::uint32_t segment, wire::Head& head, std::vector<std::byte>& payload) override;
+  bool fill(Transfer& transfer, std::uint32_t segment, wire::Head& head, std::span<std::byte> payload) override;
   void arrived(Transfer& transfer, std::uint32_t segment, std::uint8_t status) override;
-  void fail(Transfer& transfer, hw::Status status) override;
   void fail_all(Peer& peer, hw::Status status) override;
   std::uint8_t receive(Peer& peer, const wire::Head& head, std::span<const std::byte> payload) override;
+  void receive_datagram(const Mac& from, const wire::Head& head, std::span<const std::byte> payload) override;
+  bool answering(const Peer& peer, std::uint32_t op) override;
+  void no_answer(Peer& peer, std::uint32_t op) override;
   void sent(std::size_t bytes) override;
   void received(std::size_t bytes) override;
   void dropped() override { ++statistics_.basic.rx_drops; }
@@ -97,16 +98,17 @@ class DataPath final : public Transport::Client {
     std::uint64_t bytes = 0;
     std::array<LocalBuffer, hw::kReceiveBuffers> buffer{};
   };
-  enum class Taken { kYes, kNone, kBroken };
+  enum class Found { kYes, kNone, kBroken };
 
   QueuePair* qp(std::uint32_t number) { return number < qps_.size() && qps_[number].used ? &qps_[number] : nullptr; }
   std::uint16_t number(const QueuePair& pair) const { return static_cast<std::uint16_t>(&pair - qps_.data()); }
 
-  bool run_send_queues(std::uint64_t now_ns);
+  bool run_send_queues();
   void list(QueuePair& pair);
   void post(QueuePair& pair, const hw::SendWqe& wqe);
   hw::Status parse(const QueuePair& pair, const hw::SendWqe& wqe, Transfer& transfer);
   Transfer& add(Transfer&& transfer);
+  void erase(const Transfer& transfer);
   void break_queue(QueuePair& pair);
   void flush(QueuePair& pair);
   void drop_transfers(QueuePair& pair);
@@ -115,15 +117,17 @@ class DataPath final : public Transport::Client {
   void finish(Transfer& transfer, hw::Status status);
   void retry_later(Transfer& transfer);
   void retry(std::uint64_t now_ns);
-  void expire_reads(std::uint64_t now_ns);
+  void ask_for_reads(std::uint64_t now_ns);
 
-  Taken look(QueuePair& pair, ReceiveBuffers& buffers);
-  void take(QueuePair& pair, const ReceiveBuffers& buffers);
-  hw::Cqe receive_cqe(const QueuePair& pair, const Peer& peer, const wire::Head& head, hw::SendOp op,
+  Found peek_receive(QueuePair& pair, ReceiveBuffers& buffers);
+  hw::Cqe receive_cqe(const QueuePair& pair, const Mac& from, const wire::Head& head, hw::SendOp op,
                       std::uint32_t length);
 
-  std::uint8_t receive_send(Peer& peer, QueuePair& pair, const wire::Head& head, std::span<const std::byte> payload);
-  std::uint8_t receive_write(Peer& peer, QueuePair& pair, const wire::Head& head, std::span<const std::byte> payload);
+  QueuePair* receiver(const wire::Head& head, hw::QpType type);
+  std::uint8_t receive_send(const Mac& from, QueuePair& pair, const wire::Head& head,
+                            std::span<const std::byte> payload);
+  std::uint8_t receive_write(const Mac& from, QueuePair& pair, const wire::Head& head,
+                             std::span<const std::byte> payload);
   std::uint8_t receive_read(Peer& peer, QueuePair& pair, const wire::Head& head);
   std::uint8_t receive_read_data(Peer& peer, const wire::Head& head, std::span<const std::byte> payload);
 
@@ -142,7 +146,7 @@ class DataPath final : public Transport::Client {
   std::multimap<std::uint64_t, std::uint32_t> retries_;  // due time -> transfer
   bool buffers_came_ = false;
   std::uint64_t reads_waiting_ = 0;
-  std::uint64_t next_expiry_ns_ = 0;
+  std::uint64_t next_ask_ns_ = 0;
   Statistics statistics_;
 };
 

@@ -11,7 +11,6 @@ namespace weft::efa {
 
 namespace {
 
-constexpr std::size_t kWritesMax = 256;
 constexpr unsigned kAdminAtOnce = 32;
 constexpr std::uint64_t kKeepAliveNs = 5'000'000'000;
 constexpr std::uint64_t kNever = UINT64_MAX;
@@ -90,11 +89,7 @@ void Device::region_write(std::uint32_t bar, std::uint64_t offset, std::uint64_t
   if (bar == hw::kDoorbellBar && bytes == 4 && offset < hw::kDoorbellBytes) {
     doorbell(offset, static_cast<std::uint32_t>(value));
   } else if (bar == hw::kRegisterBar && bytes == 4 && offset < hw::kRegistersEnd && offset % 4 == 0) {
-    if (writes_.size() >= kWritesMax) {
-      host_.report(Event::kRegisterQueueFull, {offset});
-      return;
-    }
-    writes_.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(value)});
+    write_register(static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(value));
   } else {
     return;
   }
@@ -265,7 +260,6 @@ void Device::forget_all() {
 }
 
 int Device::reset(weft_abi_reset) {
-  writes_.clear();
   forget_all();
   resetting_ = false;
   return 0;
@@ -285,7 +279,7 @@ int Device::resume() {
 int Device::link_receive(std::uint32_t link, std::uint32_t cls, std::span<const std::byte> frame) {
   if (link != 0 || cls > 7 || frame.size() > wire::kFrameMax) return -EINVAL;
   // Payload is placed at once, where the link's own memory is at hand, so that it is copied once.
-  data_path_.link_receive(cls, frame);
+  data_path_.link_receive(frame);
   host_.link_credit(cls, 1);
   host_.wake();
   return 0;
@@ -303,20 +297,18 @@ void Device::link_state(std::uint32_t link, bool up) {
   host_.wake();
 }
 
+void Device::link_station(std::uint32_t link, std::span<const std::uint8_t, 6> mac, bool up) {
+  if (link != 0) return;
+  Mac station;
+  std::ranges::copy(mac, station.begin());
+  data_path_.transport().link_station(station, up);
+  host_.wake();
+}
+
 weft_abi_step Device::step(std::uint32_t budget) {
   if (quiesced_) return {0, 0, kNever};
   const std::uint64_t now = host_.now_ns();
-  while (!writes_.empty()) {
-    const RegisterWrite write = writes_.front();
-    writes_.pop_front();
-    // Commands before a reset are answered before it.
-    if (write.offset == hw::kDeviceControl && run_admin()) {
-      writes_.push_front(write);
-      break;
-    }
-    write_register(write.offset, write.value);
-  }
-  bool more = run_admin() || !writes_.empty();
+  bool more = run_admin();
   payload_.tick(now);
   more |= data_path_.run(std::max<std::uint32_t>(budget, 1));
 

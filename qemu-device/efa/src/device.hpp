@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <string_view>
 
@@ -35,6 +34,7 @@ class Device {
   int link_receive(std::uint32_t link, std::uint32_t cls, std::span<const std::byte> frame);
   void link_ready(std::uint32_t link, std::uint32_t cls);
   void link_state(std::uint32_t link, bool up);
+  void link_station(std::uint32_t link, std::span<const std::uint8_t, 6> mac, bool up);
   weft_abi_step step(std::uint32_t budget);
   int fault(std::string_view name, std::span<const std::uint64_t> values);
 
@@ -43,10 +43,6 @@ class Device {
   const Statistics& statistics() const { return data_path_.statistics(); }
 
  private:
-  struct RegisterWrite {
-    std::uint32_t offset, value;
-  };
-
   std::uint32_t read_register(std::uint32_t offset) const;
   void write_register(std::uint32_t offset, std::uint32_t value);
   void doorbell(std::uint64_t offset, std::uint32_t value);
@@ -70,7 +66,6 @@ class Device {
   Admin admin_;
 
   std::array<std::uint32_t, hw::kRegistersEnd / 4> registers_{};
-  std::deque<RegisterWrite> writes_;  // in order; what they ask for is done in step()
   bool resetting_ = false;
   bool fatal_ = false;
   bool quiesced_ = false;

@@ -11,7 +11,6 @@ namespace weft::efa {
 
 enum class Event : std::uint8_t {
   kReset,
-  kRegisterQueueFull,
   kResponseUnreachable,
   kAdminRingBroken,
   kAdminRefused,
@@ -26,11 +25,14 @@ enum class Event : std::uint8_t {
   kReceiveNoBuffer,
   kReceiveRefused,
   kBadFrame,
+  kBadChecksum,
   kStaleFrame,
   kTooManyPeers,
+  kPeerEvicted,
+  kPeerGone,
   kPeerReset,
   kPeerTimeout,
-  kLinkDead,
+  kLinkDown,
   kResend,
   kCount,
 };
@@ -42,7 +44,6 @@ struct EventInfo {
 
 inline constexpr std::array<EventInfo, static_cast<std::size_t>(Event::kCount)> kEvents = {{
     {"efa_reset", 7},
-    {"efa_register_queue_full", 4},
     {"efa_response_unreachable", 4},
     {"efa_admin_ring_broken", 4},
     {"efa_admin_refused", 4},
@@ -57,11 +58,14 @@ inline constexpr std::array<EventInfo, static_cast<std::size_t>(Event::kCount)> 
     {"efa_receive_no_buffer", 7},
     {"efa_receive_refused", 4},
     {"efa_bad_frame", 4},
+    {"efa_bad_checksum", 4},
     {"efa_stale_frame", 7},
     {"efa_too_many_peers", 4},
+    {"efa_peer_evicted", 6},
+    {"efa_peer_gone", 6},
     {"efa_peer_reset", 6},
     {"efa_peer_timeout", 6},
-    {"efa_link_dead", 6},
+    {"efa_link_down", 6},
     {"efa_resend", 7},
 }};
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
@@ -309,6 +310,19 @@ class Nic {
     if (last) write(qp.receive_doorbell, qp.received, hw::kDoorbellBar);
   }
 
+  // How often an event was reported.
+  std::size_t count(std::string_view event) const {
+    return static_cast<std::size_t>(std::ranges::count(host.log, event, &weft::test::LogLine::event));
+  }
+  void receive(const std::vector<std::byte>& frame) {
+    EXPECT_EQ(model->link_receive(device_, 0, 0, frame.data(), frame.size()), 0);
+  }
+  std::vector<std::byte> take_frame() {
+    std::vector<std::byte> frame = std::move(host.sent[0].front());
+    host.sent[0].pop_front();
+    return frame;
+  }
+
   std::span<std::byte> memory(const Mr& mr, std::size_t bytes, std::size_t offset = 0) {
     return {host.find(mr.bus + offset, bytes), bytes};
   }
@@ -345,43 +359,77 @@ class Nic {
   std::size_t peer_used_ = 0;
 };
 
+// Make a frame's checksum right.
+inline void seal(std::vector<std::byte>& frame) {
+  const std::span<const std::byte> bytes(frame);
+  const std::uint32_t check = wire::checksum(bytes.first<wire::kHeadBytes>(), bytes.subspan(wire::kHeadBytes));
+  std::memcpy(frame.data() + wire::kHeadBytes - sizeof(check), &check, sizeof(check));
+}
+
+// A frame as a program on the fabric could write it.
+inline std::vector<std::byte> make_frame(const Mac& to, const Mac& from, wire::Head head, std::size_t payload = 0) {
+  const wire::Ethernet ethernet{to, from, wire::kEthertype};
+  head.version = wire::kVersion;
+  head.length = static_cast<std::uint32_t>(payload);
+  std::vector<std::byte> frame(wire::kHeadBytes + payload);
+  std::memcpy(frame.data(), &ethernet, sizeof(ethernet));
+  std::memcpy(frame.data() + sizeof(ethernet), &head, sizeof(head));
+  seal(frame);
+  return frame;
+}
+
+inline wire::Head head_of(const std::vector<std::byte>& frame) {
+  wire::Head head;
+  std::memcpy(&head, frame.data() + sizeof(wire::Ethernet), sizeof(head));
+  return head;
+}
+
 // Carries frames between NICs by MAC; what it does to them comes from a seed.
 class Wire {
  public:
   explicit Wire(std::vector<Nic*> nics, std::uint32_t seed = 1) : random_(seed), nics_(std::move(nics)) {}
 
-  double loss = 0, duplicate = 0;
+  double loss = 0, duplicate = 0, corrupt = 0;
   unsigned reorder = 0;  // a frame may be overtaken by so many
   bool cut = false;
-  std::uint64_t frames = 0, lost = 0;
+  Nic* stopped = nullptr;  // does nothing; frames wait for it
+  std::uint64_t frames = 0, lost = 0, corrupted = 0;
 
   // One round: every NIC works, its frames travel, time passes.
   void round(std::uint64_t ns = 20'000) {
     for (Nic* nic : nics_) {
       nic->host.now += ns;
+      if (nic == stopped) continue;
       nic->step();
-      auto& sent = nic->host.sent[0];
-      while (!sent.empty()) {
+      while (!nic->host.sent[0].empty()) {
         ++frames;
-        std::vector<std::byte> frame = std::move(sent.front());
-        sent.pop_front();
+        std::vector<std::byte> frame = nic->take_frame();
         if (cut || chance(loss)) {
           ++lost;
           continue;
         }
         if (chance(duplicate)) insert(frame);
+        if (chance(corrupt)) {  // as the switch does it: behind the Ethernet header
+          ++corrupted;
+          frame[14 + random_() % (frame.size() - 14)] ^= static_cast<std::byte>(random_() | 1);
+        }
         insert(std::move(frame));
       }
     }
+    std::deque<std::vector<std::byte>> waiting;
     while (!travelling_.empty()) {
-      const std::vector<std::byte> frame = std::move(travelling_.front());
+      std::vector<std::byte> frame = std::move(travelling_.front());
       travelling_.pop_front();
-      for (Nic* nic : nics_) {
-        if (std::memcmp(frame.data(), nic->mac.data(), 6) == 0) {
-          EXPECT_EQ(nic->model->link_receive(nic->device(), 0, 0, frame.data(), frame.size()), 0);
-        }
+      const auto to = std::ranges::find_if(
+          nics_, [&](const Nic* nic) { return std::memcmp(frame.data(), nic->mac.data(), 6) == 0; });
+      if (to == nics_.end()) continue;
+      if (*to == stopped) {
+        waiting.push_back(std::move(frame));
+      } else {
+        (*to)->receive(frame);
       }
     }
+    travelling_ = std::move(waiting);
   }
   void rounds(unsigned count, std::uint64_t ns = 20'000) {
     for (unsigned i = 0; i < count; ++i) round(ns);

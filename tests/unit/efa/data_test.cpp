@@ -139,16 +139,17 @@ INSTANTIATE_TEST_SUITE_P(Sizes, EfaRdma,
                                             ::testing::Values(0u, 1u, 4096u, 8192u, 8193u, 100000u, 1000001u)));
 
 // Many operations of all kinds under a bad wire; the receiver of messages checks that each came once.
-class EfaBadWire : public ::testing::TestWithParam<std::tuple<double, double, unsigned, bool>> {};
+class EfaBadWire : public ::testing::TestWithParam<std::tuple<double, double, unsigned, double, bool>> {};
 
 TEST_P(EfaBadWire, EverythingArrivesOnce) {
-  const auto [loss, duplicate, reorder, spray] = GetParam();
+  const auto [loss, duplicate, reorder, corrupt, spray] = GetParam();
   Options options;
   if (spray) options = {{"spray", "on"}};
   Pair p(options, hw::kUnsolicitedWrite, 99);
   p.wire.loss = loss;
   p.wire.duplicate = duplicate;
   p.wire.reorder = reorder;
+  p.wire.corrupt = corrupt;
   constexpr std::size_t kRoom = 1 << 20;
   const auto local = p.a.reg(kRoom), remote = p.b.reg(kRoom), back = p.a.reg(kRoom), inbox = p.b.reg(64 * 2048);
   fill_pattern(p.a.memory(local, kRoom), 7);
@@ -195,12 +196,17 @@ TEST_P(EfaBadWire, EverythingArrivesOnce) {
   if (loss > 0) {
     EXPECT_GT(p.wire.lost, 0u);
   }
+  if (corrupt > 0) {
+    EXPECT_GT(p.wire.corrupted, 0u);
+  }
+  EXPECT_EQ(p.a.count("efa_bad_checksum") + p.b.count("efa_bad_checksum"), p.wire.corrupted);
 }
-INSTANTIATE_TEST_SUITE_P(Wires, EfaBadWire,
-                         ::testing::Values(std::make_tuple(0.0, 0.0, 0u, false), std::make_tuple(0.0, 0.0, 0u, true),
-                                           std::make_tuple(0.03, 0.0, 0u, false), std::make_tuple(0.2, 0.1, 0u, false),
-                                           std::make_tuple(0.0, 0.2, 40u, false),
-                                           std::make_tuple(0.05, 0.05, 40u, true)));
+INSTANTIATE_TEST_SUITE_P(
+    Wires, EfaBadWire,
+    ::testing::Values(std::make_tuple(0.0, 0.0, 0u, 0.0, false), std::make_tuple(0.0, 0.0, 0u, 0.0, true),
+                      std::make_tuple(0.03, 0.0, 0u, 0.0, false), std::make_tuple(0.2, 0.1, 0u, 0.0, false),
+                      std::make_tuple(0.0, 0.2, 40u, 0.0, false), std::make_tuple(0.0, 0.0, 0u, 0.05, false),
+                      std::make_tuple(0.05, 0.05, 40u, 0.05, true)));
 
 TEST(EfaSrd, LostAcknowledgementsDoNotRepeatAMessage) {
   Pair p;

@@ -21,33 +21,29 @@ bool receives(const QueuePair& pair) {
 
 }  // namespace
 
-// The next work request of the receive queue; take() consumes it.
-DataPath::Taken DataPath::look(QueuePair& pair, ReceiveBuffers& buffers) {
+// The next work request of the receive queue; to consume it, the caller moves rq_head on.
+DataPath::Found DataPath::peek_receive(QueuePair& pair, ReceiveBuffers& buffers) {
   const auto waiting = static_cast<std::uint16_t>(pair.rq_tail - pair.rq_head);
-  if (waiting == 0) return Taken::kNone;
+  if (waiting == 0) return Found::kNone;
   for (std::uint16_t i = 0; i < waiting; ++i) {
-    if (buffers.count == buffers.buffer.size()) return Taken::kBroken;  // longer than we said
+    if (buffers.count == buffers.buffer.size()) return Found::kBroken;  // longer than we said
     hw::ReceiveDescriptor descriptor;
     const std::uint64_t at =
         pair.rq_base + ((pair.rq_head + std::uint32_t{i}) & (pair.rq_entries - 1)) * sizeof(descriptor);
-    if (!host_.read(at, std::as_writable_bytes(std::span(&descriptor, 1)), WEFT_ABI_DMA_CONTROL)) return Taken::kBroken;
+    if (!host_.read(at, std::as_writable_bytes(std::span(&descriptor, 1)), WEFT_ABI_DMA_CONTROL)) return Found::kBroken;
     buffers.buffer[buffers.count++] = {descriptor.address.value(), descriptor.lkey_control & hw::kLkeyMask,
                                        descriptor.length};
     buffers.bytes += descriptor.length;
     buffers.request = descriptor.request;
     ++buffers.descriptors;
-    if (descriptor.lkey_control & hw::kReceiveLast) return Taken::kYes;
+    if (descriptor.lkey_control & hw::kReceiveLast) return Found::kYes;
   }
-  return Taken::kBroken;  // the doorbell came in the middle of a request
+  return Found::kBroken;  // the doorbell came in the middle of a request
 }
 
-void DataPath::take(QueuePair& pair, const ReceiveBuffers& buffers) {
-  pair.rq_head = static_cast<std::uint16_t>(pair.rq_head + buffers.descriptors);
-}
-
-hw::Cqe DataPath::receive_cqe(const QueuePair& pair, const Peer& peer, const wire::Head& head, hw::SendOp op,
+hw::Cqe DataPath::receive_cqe(const QueuePair& pair, const Mac& from, const wire::Head& head, hw::SendOp op,
                               std::uint32_t length) {
-  const Gid gid = gid_of(peer.mac);
+  const Gid gid = gid_of(from);
   hw::Cqe cqe{};
   cqe.flags = static_cast<std::uint8_t>(hw::kCqeReceive | static_cast<unsigned>(op) << hw::kCqeOpShift);
   cqe.qp = number(pair);
@@ -67,21 +63,28 @@ hw::Cqe DataPath::receive_cqe(const QueuePair& pair, const Peer& peer, const wir
   return cqe;
 }
 
+// The queue pair that the frame is for; null: there is none of that type that receives.
+QueuePair* DataPath::receiver(const wire::Head& head, hw::QpType type) {
+  QueuePair* pair = qp(head.destination_qp);
+  if (pair != nullptr && pair->type == type && receives(*pair)) return pair;
+  host_.report(Event::kReceiveRefused, {head.destination_qp, static_cast<std::uint64_t>(head.type)});
+  ++statistics_.basic.rx_drops;
+  return nullptr;
+}
+
+void DataPath::receive_datagram(const Mac& from, const wire::Head& head, std::span<const std::byte> payload) {
+  if (QueuePair* pair = receiver(head, hw::QpType::kUd)) receive_send(from, *pair, head, payload);
+}
+
 std::uint8_t DataPath::receive(Peer& peer, const wire::Head& head, std::span<const std::byte> payload) {
   if (head.type == wire::Type::kReadData) return receive_read_data(peer, head, payload);
-  QueuePair* pair = qp(head.destination_qp);
-  const auto type = head.type == wire::Type::kDatagram ? hw::QpType::kUd : hw::QpType::kSrd;
-  if (pair == nullptr || pair->type != type || !receives(*pair)) {
-    host_.report(Event::kReceiveRefused, {head.destination_qp, static_cast<std::uint64_t>(head.type)});
-    ++statistics_.basic.rx_drops;
-    return code(Status::kRemoteBadQpn);
-  }
+  QueuePair* pair = receiver(head, hw::QpType::kSrd);
+  if (pair == nullptr) return code(Status::kRemoteBadQpn);
   switch (head.type) {
-    case wire::Type::kDatagram:
     case wire::Type::kSend:
-      return receive_send(peer, *pair, head, payload);
+      return receive_send(peer.mac, *pair, head, payload);
     case wire::Type::kWrite:
-      return receive_write(peer, *pair, head, payload);
+      return receive_write(peer.mac, *pair, head, payload);
     case wire::Type::kRead:
       return receive_read(peer, *pair, head);
     default:
@@ -89,7 +92,7 @@ std::uint8_t DataPath::receive(Peer& peer, const wire::Head& head, std::span<con
   }
 }
 
-std::uint8_t DataPath::receive_send(Peer& peer, QueuePair& pair, const wire::Head& head,
+std::uint8_t DataPath::receive_send(const Mac& from, QueuePair& pair, const wire::Head& head,
                                     std::span<const std::byte> payload) {
   const bool datagram = pair.type == hw::QpType::kUd;
   const auto refuse = [&](Status status) {
@@ -101,21 +104,21 @@ std::uint8_t DataPath::receive_send(Peer& peer, QueuePair& pair, const wire::Hea
     return refuse(Status::kRemoteBadQpn);
   }
   ReceiveBuffers buffers;
-  switch (look(pair, buffers)) {
-    case Taken::kNone:
+  switch (peek_receive(pair, buffers)) {
+    case Found::kNone:
       host_.report(Event::kReceiveNoBuffer, {number(pair)});
       return refuse(Status::kRemoteRnr);
-    case Taken::kBroken:
+    case Found::kBroken:
       break_queue(pair);
       return refuse(Status::kRemoteBadQpn);
-    case Taken::kYes:
+    case Found::kYes:
       break;
   }
   const std::size_t room = datagram ? hw::kGrhBytes : 0;
   if (payload.size() + room > buffers.bytes) return refuse(Status::kRemoteBadLength);
-  take(pair, buffers);
+  pair.rq_head = static_cast<std::uint16_t>(pair.rq_head + buffers.descriptors);
 
-  hw::Cqe cqe = receive_cqe(pair, peer, head, hw::SendOp::kSend, static_cast<std::uint32_t>(payload.size() + room));
+  hw::Cqe cqe = receive_cqe(pair, from, head, hw::SendOp::kSend, static_cast<std::uint32_t>(payload.size() + room));
   cqe.request = buffers.request;
   std::size_t skip = room;
   std::size_t done = 0;
@@ -146,7 +149,7 @@ std::uint8_t DataPath::receive_send(Peer& peer, QueuePair& pair, const wire::Hea
   return ok ? kOk : code(Status::kRemoteBadAddress);
 }
 
-std::uint8_t DataPath::receive_write(Peer& peer, QueuePair& pair, const wire::Head& head,
+std::uint8_t DataPath::receive_write(const Mac& from, QueuePair& pair, const wire::Head& head,
                                      std::span<const std::byte> payload) {
   if (head.total > 0) {
     // The whole write must be allowed, so that the first segment tells.
@@ -163,20 +166,20 @@ std::uint8_t DataPath::receive_write(Peer& peer, QueuePair& pair, const wire::He
   }
   if ((head.flags & wire::kImmediate) == 0) return kOk;
 
-  hw::Cqe cqe = receive_cqe(pair, peer, head, hw::SendOp::kWrite, head.total);
+  hw::Cqe cqe = receive_cqe(pair, from, head, hw::SendOp::kWrite, head.total);
   if (pair.unsolicited) {
     cqe.flags |= hw::kCqeUnsolicited;
   } else {
     ReceiveBuffers buffers;
-    switch (look(pair, buffers)) {
-      case Taken::kNone:
+    switch (peek_receive(pair, buffers)) {
+      case Found::kNone:
         host_.report(Event::kReceiveNoBuffer, {number(pair)});
         return code(Status::kRemoteRnr);
-      case Taken::kBroken:
+      case Found::kBroken:
         break_queue(pair);
         return code(Status::kRemoteBadQpn);
-      case Taken::kYes:
-        take(pair, buffers);
+      case Found::kYes:
+        pair.rq_head = static_cast<std::uint16_t>(pair.rq_head + buffers.descriptors);
         cqe.request = buffers.request;
     }
   }
