@@ -139,7 +139,8 @@ class DeadPeer(Efa):
         command = f"ib_write_bw -c SRD -d efa_0 -x 0 -s 1048576 -D 100 -p {self.port}"
         listening = f"/share/listening-{self.port}"
         first = self.carried()
-        # Some seconds of silence end the requests with status 13 (unresponsive), well before the program's own end.
+        # The switch says that the station is gone: the requests end with status 13 (unresponsive), well before the
+        # program's own end.
         r = self.together((
             f"until [ -e {listening} ]; do sleep 0.1; done; {command} 10.77.0.2 2>&1; rdma res | grep 'qp 0 .*mr 0'",
             f"( until ss -ltnH | grep -q ':{self.port} '; do sleep 0.1; done; touch {listening} ) & {command}"),

@@ -177,6 +177,28 @@ class Spray(Variant):
         self.assertGreater(self.wrong("trusts-order"), 0)
 
 
+class Damage(TwoNodes):
+    """The wire changes bytes of frames: each such frame is dropped, counted and sent again."""
+    options = WITH_NICS
+
+    def test_exact(self):
+        self.cluster.switch("plan corrupt=0.01 seed=5")
+        self.addCleanup(self.cluster.switch, "plan")
+        counters = "cat /sys/class/infiniband/efa_0/ports/1/hw_counters/rx_drops"
+
+        def changed_and_dropped():
+            changed = sum(row["corrupted"] for row in self.cluster.switch("stats")["rows"])
+            return changed, sum(int(self.ok(self.cluster.run(node, counters))) for node in range(2))
+
+        for path, over in (("peer", ""), ("staged", "efa")):
+            with self.subTest(path, over=over):
+                before = changed_and_dropped()
+                self.perf("-b 1M -e 4M -f 4 -n 4 -w 0", 240, env={"WCCL_PATH": path, "WCCL_STAGED_OVER": over})
+                changed, dropped = (now - then for now, then in zip(changed_and_dropped(), before))
+                self.assertGreater(changed, 0)
+                self.assertGreater(dropped, 0)
+
+
 class Posted(Variant):
     """Peer writes are on their way for a while after their completion: without the flush stale data is reduced."""
     options = {**WITH_NICS, "nic_opts": "posted=on"}
