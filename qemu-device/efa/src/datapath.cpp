@@ -116,7 +116,8 @@ void DataPath::fail_all(Peer& peer, Status status) {
 void DataPath::arrived(Transfer& transfer, std::uint32_t segment, std::uint8_t status) {
   transfer.touched_ns = host_.now_ns();
   if (transfer.kind == TransferKind::kAnswer) {
-    // Whatever the requester thinks of it: it has it.
+    // Whatever the requester thinks of it: it has it. Counted here, since what is sent again is no more of an answer.
+    if (status == kOk) statistics_.reads.response_bytes += transfer.bytes(segment);
     if (status != kOk || ++transfer.done == transfer.segments) finish(transfer, Status::kOk);
     return;
   }

@@ -193,8 +193,6 @@ bool DataPath::fill(Transfer& transfer, std::uint32_t segment, wire::Head& head,
       // The memory went while it was read.
       head.length = 0;
       head.status = code(Status::kRemoteBadAddress);
-    } else {
-      statistics_.reads.response_bytes += bytes;
     }
     return true;
   }

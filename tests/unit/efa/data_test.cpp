@@ -200,6 +200,10 @@ TEST_P(EfaBadWire, EverythingArrivesOnce) {
     EXPECT_GT(p.wire.corrupted, 0u);
   }
   EXPECT_EQ(p.a.count("efa_bad_checksum") + p.b.count("efa_bad_checksum"), p.wire.corrupted);
+  // What was sent again is counted once.
+  hw::GetStatsCommand stats{};
+  stats.type = hw::kStatsRead;
+  EXPECT_EQ(p.b.admin(hw::kGetStats, stats).as<hw::ReadStats>().response_bytes, kOps * kPiece);
 }
 INSTANTIATE_TEST_SUITE_P(
     Wires, EfaBadWire,
