@@ -6,7 +6,7 @@
 #include <linux/slab.h>
 #include <net/ipv6.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
 #define WEFT_PSN_MASK GENMASK(23, 0)
 #define WEFT_QPN_MASK GENMASK(23, 0)
@@ -40,15 +40,47 @@ void weft_port_gid(const struct weft_mbox_port *port, u8 gid[16])
 	}
 }
 
-static struct weft_channel *weft_channel_find(struct weft_ctx *ctx, u32 qpn)
+static void weft_channel_failed(struct weft_qp *qp, const struct weft_event *event)
+{
+	struct weft_channel *channel = container_of(qp, struct weft_channel, qp);
+
+	weft_ctx_failure(weft_ctx_of(qp->hw), &channel->failure, le16_to_cpu(event->error), le64_to_cpu(event->value));
+}
+
+/* The context's channel of that number, or NULL; with obj_lock held. */
+struct weft_channel *weft_channel_find(struct weft_ctx *ctx, u32 qpn)
+{
+	struct weft_qp *qp;
+
+	lockdep_assert_held(&ctx->wdev->obj_lock);
+	qp = xa_load(&ctx->wdev->qps, qpn);
+	if (!qp || qp->hw != &ctx->hw)
+		return NULL;
+	return container_of(qp, struct weft_channel, qp);
+}
+
+/* The same with the context's lock, for as long as that is held. */
+static struct weft_channel *weft_channel_get(struct weft_ctx *ctx, u32 qpn)
 {
 	struct weft_channel *channel;
 
 	lockdep_assert_held(&ctx->lock);
-	list_for_each_entry(channel, &ctx->channels, node)
-		if (channel->qpn == qpn)
-			return channel;
-	return NULL;
+	spin_lock(&ctx->wdev->obj_lock);
+	channel = weft_channel_find(ctx, qpn);
+	spin_unlock(&ctx->wdev->obj_lock);
+	return channel;
+}
+
+/* Has it failed without an event? Between weft_ctx_enter() and weft_dev_exit(), with the context's lock. */
+void weft_channel_find_failure(struct weft_ctx *ctx, struct weft_channel *channel)
+{
+	struct weft_qp_entry qp = {};
+
+	if (weft_cmd_qp_query(ctx->wdev, ctx->hw.id, channel->qp.qpn, &qp) || qp.state != WEFT_QPS_ERR)
+		return;
+	spin_lock(&ctx->wdev->obj_lock);
+	weft_ctx_failure(ctx, &channel->failure, le32_to_cpu(qp.error), 0);
+	spin_unlock(&ctx->wdev->obj_lock);
 }
 
 bool weft_channel_uses_sync(struct weft_ctx *ctx, u32 first, u32 count)
@@ -57,7 +89,8 @@ bool weft_channel_uses_sync(struct weft_ctx *ctx, u32 first, u32 count)
 
 	lockdep_assert_held(&ctx->lock);
 	list_for_each_entry(channel, &ctx->channels, node)
-		if (first < channel->sync_base + channel->sync_count && channel->sync_base < first + count)
+		if (channel->sync_count && first < channel->sync_base + channel->sync_count &&
+		    channel->sync_base < first + count)
 			return true;
 	return false;
 }
@@ -68,7 +101,7 @@ static int weft_channel_start(struct weft_ctx *ctx, struct weft_channel *channel
 	struct weft_device *wdev = ctx->wdev;
 	struct weft_mbox_port port = {};
 	struct weft_qp_entry qp = {
-		.ctx = cpu_to_le32(ctx->id),
+		.ctx = cpu_to_le32(ctx->hw.id),
 		.type = WEFT_QP_CHANNEL,
 		.av.port = channel->port,
 		.access = cpu_to_le32(WEFT_RIGHT_REMOTE_READ | WEFT_RIGHT_REMOTE_WRITE),
@@ -87,17 +120,19 @@ static int weft_channel_start(struct weft_ctx *ctx, struct weft_channel *channel
 	ret = weft_cmd_qp_create(wdev, &qp);
 	if (ret)
 		return ret;
-	channel->qpn = le32_to_cpu(qp.qpn);
+	channel->qp.qpn = le32_to_cpu(qp.qpn);
 	qp.state = WEFT_QPS_INIT;
 	ret = weft_cmd_qp_modify(wdev, WEFT_QPM_PORT | WEFT_QPM_PKEY | WEFT_QPM_ACCESS | WEFT_QPM_SYNC, &qp);
+	if (!ret)
+		ret = weft_qp_watch(&channel->qp);
 	if (ret) {
-		if (weft_cmd_qp_destroy(wdev, ctx->id, channel->qpn))
+		if (weft_cmd_qp_destroy(wdev, ctx->hw.id, channel->qp.qpn))
 			weft_fail(wdev, "a queue pair cannot be ended");
 		return ret;
 	}
 
 	memset(local, 0, sizeof(*local));
-	local->qpn = channel->qpn;
+	local->qpn = channel->qp.qpn;
 	local->psn = channel->psn;
 	memcpy(local->mac, port.mac, sizeof(local->mac));
 	local->mtu = channel->mtu;
@@ -120,6 +155,8 @@ int weft_channel_create_ioctl(struct drm_device *drm, void *data, struct drm_fil
 	channel = kzalloc(sizeof(*channel), GFP_KERNEL);
 	if (!channel)
 		return -ENOMEM;
+	channel->qp.hw = &ctx->hw;
+	channel->qp.failed = weft_channel_failed;
 	channel->port = args->port;
 	channel->psn = get_random_u32() & WEFT_PSN_MASK;
 	channel->sync_base = args->sync_base;
@@ -140,7 +177,7 @@ int weft_channel_create_ioctl(struct drm_device *drm, void *data, struct drm_fil
 	spin_lock(&wdev->obj_lock);
 	list_add_tail(&channel->node, &ctx->channels);
 	spin_unlock(&wdev->obj_lock);
-	args->channel = channel->qpn;
+	args->channel = channel->qp.qpn;
 	mutex_unlock(&ctx->lock);
 	return 0;
 
@@ -157,8 +194,8 @@ static int weft_channel_ready(struct weft_ctx *ctx, struct weft_channel *channel
 	const struct drm_weft_endpoint *remote = &args->remote;
 	struct weft_device *wdev = ctx->wdev;
 	struct weft_qp_entry qp = {
-		.qpn = cpu_to_le32(channel->qpn),
-		.ctx = cpu_to_le32(ctx->id),
+		.qpn = cpu_to_le32(channel->qp.qpn),
+		.ctx = cpu_to_le32(ctx->hw.id),
 		.type = WEFT_QP_CHANNEL,
 		.state = WEFT_QPS_RTR,
 		.path_mtu = min(channel->mtu, remote->mtu),
@@ -213,7 +250,7 @@ int weft_channel_connect_ioctl(struct drm_device *drm, void *data, struct drm_fi
 	ret = weft_ctx_enter(ctx, &idx);
 	if (ret)
 		goto out_unlock;
-	channel = weft_channel_find(ctx, args->channel);
+	channel = weft_channel_get(ctx, args->channel);
 	if (!channel)
 		ret = -ENOENT;
 	else if (channel->connected)
@@ -241,8 +278,8 @@ int weft_channel_query_ioctl(struct drm_device *drm, void *data, struct drm_file
 	ret = weft_ctx_enter(ctx, &idx);
 	if (ret)
 		goto out_unlock;
-	if (weft_channel_find(ctx, args->channel))
-		ret = weft_cmd_qp_query(ctx->wdev, ctx->id, args->channel, &qp);
+	if (weft_channel_get(ctx, args->channel))
+		ret = weft_cmd_qp_query(ctx->wdev, ctx->hw.id, args->channel, &qp);
 	else
 		ret = -ENOENT;
 	weft_dev_exit(ctx->wdev, idx);
@@ -255,6 +292,7 @@ out_unlock:
 
 static void weft_channel_release(struct weft_ctx *ctx, struct weft_channel *channel)
 {
+	weft_qp_unwatch(&channel->qp);
 	spin_lock(&ctx->wdev->obj_lock);
 	list_del(&channel->node);
 	spin_unlock(&ctx->wdev->obj_lock);
@@ -275,12 +313,12 @@ int weft_channel_destroy_ioctl(struct drm_device *drm, void *data, struct drm_fi
 	ret = weft_ctx_enter(ctx, &idx);
 	if (ret)
 		goto out_unlock;
-	channel = weft_channel_find(ctx, args->handle);
+	channel = weft_channel_get(ctx, args->handle);
 	if (!channel) {
 		ret = -ENOENT;
 		goto out_exit;
 	}
-	ret = weft_cmd_qp_destroy(wdev, ctx->id, channel->qpn);
+	ret = weft_cmd_qp_destroy(wdev, ctx->hw.id, channel->qp.qpn);
 	if (ret) {
 		weft_fail(wdev, "a queue pair cannot be ended");
 		ret = -EIO;

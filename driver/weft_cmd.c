@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Typed mailbox operations. Callers hold reset_sem. */
-#include "weft_dev.h"
+/* Typed mailbox operations, and the texts of what they answer. Callers hold reset_sem. */
+#include "weft_core.h"
 
 #define WEFT_CMD_MS 10000
 /* Work of the device itself comes before the answer: zeroing, draining what is in flight. */
 #define WEFT_CMD_LONG_MS 30000
+
+static const struct {
+	u32 value;
+	const char *text;
+} weft_error_texts[] = {
+#define WEFT_ERROR_TEXT(name, value, text) { WEFT_ERR_##name, text },
+	WEFT_ERRORS(WEFT_ERROR_TEXT)
+#undef WEFT_ERROR_TEXT
+};
+
+const char *weft_error_text(u32 error)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(weft_error_texts); i++)
+		if (weft_error_texts[i].value == error)
+			return weft_error_texts[i].text;
+	return "unknown error";
+}
 
 static int weft_cmd_in(struct weft_device *wdev, enum weft_mbox_op op, const void *in, size_t bytes)
 {

@@ -4,7 +4,7 @@
 
 #include <drm/drm_debugfs.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
 static struct weft_device *weft_debugfs_device(struct seq_file *m)
 {
@@ -55,20 +55,26 @@ static int weft_debugfs_contexts(struct seq_file *m, void *unused)
 {
 	struct weft_device *wdev = weft_debugfs_device(m);
 	struct weft_channel *channel;
+	struct weft_hwctx *hw;
 	struct weft_ctx *ctx;
 	unsigned long id;
 	u32 n;
 
 	spin_lock(&wdev->obj_lock);
-	xa_for_each(&wdev->ctxs, id, ctx) {
+	xa_for_each(&wdev->hws, id, hw) {
+		ctx = weft_ctx_of(hw);
+		if (!ctx) {
+			seq_printf(m, "context %lu: of another driver\n", id);
+			continue;
+		}
 		seq_printf(m, "context %lu: state %d, vector %u, syncs %u, failures %u\n", id, weft_ctx_lost(ctx),
-			   ctx->vector, bitmap_weight(ctx->sync_used, WEFT_SYNCS_PER_CONTEXT), ctx->failures);
+			   ctx->hw.vector, bitmap_weight(ctx->sync_used, WEFT_SYNCS_PER_CONTEXT), ctx->failures);
 		for (n = 0; n < ARRAY_SIZE(ctx->queues); n++)
 			if (ctx->queues[n])
 				seq_printf(m, "  queue %u: ring %#x, error %u at %llu\n", n, ctx->queues[n]->key,
 					   ctx->queues[n]->failure.error, ctx->queues[n]->failure.value);
 		list_for_each_entry(channel, &ctx->channels, node)
-			seq_printf(m, "  channel %u: port %u, %s, error %u\n", channel->qpn, channel->port,
+			seq_printf(m, "  channel %u: port %u, %s, error %u\n", channel->qp.qpn, channel->port,
 				   channel->connected ? "connected" : "not connected", channel->failure.error);
 	}
 	spin_unlock(&wdev->obj_lock);

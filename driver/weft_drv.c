@@ -7,9 +7,12 @@
 #include <drm/drm_ioctl.h>
 #include <drm/drm_managed.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
 #define WEFT_DESC "Weft AI accelerator"
+
+/* A larger page would map other contexts' doorbells, too, and the device's page lists count in 4 KiB. */
+static_assert(PAGE_SIZE == WEFT_DOORBELL_PAGE, "weft needs a kernel with pages of 4 KiB");
 
 static bool weft_is_ours(unsigned int cmd)
 {
@@ -69,9 +72,10 @@ static int weft_check_size(unsigned int cmd, unsigned long arg)
 static long weft_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 {
 	struct drm_file *file = filp->private_data;
+	struct weft_device *wdev = to_weft(file->minor->dev);
 	long ret;
 
-	if (drm_dev_is_unplugged(file->minor->dev))
+	if (drm_dev_is_unplugged(&wdev->drm))
 		return -ENODEV;
 	if (weft_is_ours(cmd)) {
 		ret = weft_check_size(cmd, arg);
@@ -79,8 +83,9 @@ static long weft_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 			return ret;
 	}
 	ret = drm_ioctl(filp, cmd, arg);
-	weft_end_wait(to_weft(file->minor->dev));
-	return ret;
+	weft_end_wait(wdev);
+	/* What failed since the device goes did not fail because it is broken. */
+	return ret == -EIO && weft_dev_lost(wdev) == -ENODEV ? -ENODEV : ret;
 }
 
 #ifdef CONFIG_COMPAT
@@ -122,7 +127,7 @@ static const struct drm_driver weft_driver = {
 	.driver_features = DRIVER_COMPUTE_ACCEL | DRIVER_GEM,
 	.name = WEFT_NAME,
 	.desc = WEFT_DESC,
-	.date = "20261129",
+	.date = "20261201",
 	.major = WEFT_DRIVER_MAJOR,
 	.minor = WEFT_DRIVER_MINOR,
 	.fops = &weft_fops,
@@ -207,7 +212,8 @@ static int weft_init_state(struct weft_device *wdev)
 {
 	int ret;
 
-	xa_init_flags(&wdev->ctxs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&wdev->hws, XA_FLAGS_ALLOC1);
+	xa_init(&wdev->qps);
 	spin_lock_init(&wdev->obj_lock);
 	/* Never used twice, not by the next load of the driver either. */
 	atomic64_set(&wdev->generation, ktime_get_real_ns());
@@ -223,7 +229,18 @@ static int weft_init_state(struct weft_device *wdev)
 	ret = weft_hbm_init(wdev);
 	if (ret)
 		return ret;
+	ret = weft_told_init(wdev);
+	if (ret)
+		return ret;
 	return weft_maps_init(wdev);
+}
+
+/* The device stops, users lose it, and what they held of it is released. */
+static void weft_leave(struct weft_device *wdev)
+{
+	weft_stop_for_good(wdev);
+	drm_dev_unplug(&wdev->drm);
+	weft_ctx_close_all(wdev);
 }
 
 static int weft_probe(struct pci_dev *pdev, const struct pci_device_id *id)

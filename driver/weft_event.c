@@ -2,7 +2,7 @@
 /* The event queue: what the device tells by itself, and which object it is about. */
 #include <drm/drm_managed.h>
 
-#include "weft_dev.h"
+#include "weft_core.h"
 
 #define WEFT_EVENTS 256
 
@@ -30,49 +30,27 @@ int weft_event_start(struct weft_device *wdev)
 	return weft_cmd_event_queue(wdev, eq->dma, WEFT_EVENTS);
 }
 
-static bool weft_event_fail(struct weft_ctx *ctx, struct weft_failure *failure, const struct weft_event *event)
-{
-	if (failure->seq)
-		return false;
-	failure->error = le16_to_cpu(event->error);
-	failure->value = le64_to_cpu(event->value);
-	/* Read without the lock by waiters, who take it to learn more. */
-	WRITE_ONCE(ctx->failures, ctx->failures + 1);
-	failure->seq = ctx->failures;
-	return true;
-}
-
 /* The objects' numbers come from the device: only pointers found in the tables are followed. */
 static void weft_event_object(struct weft_device *wdev, const struct weft_event *event)
 {
+	bool of_queue = event->type == WEFT_EVENT_QUEUE_ERROR;
 	u32 object = le32_to_cpu(event->object);
 	u32 id = le32_to_cpu(event->ctx);
-	struct weft_channel *channel;
-	struct weft_queue *queue;
-	struct weft_ctx *ctx;
-	bool news = false;
+	struct weft_hwctx *hw;
+	struct weft_qp *qp;
 
 	spin_lock(&wdev->obj_lock);
-	ctx = xa_load(&wdev->ctxs, id);
-	if (!ctx)
-		goto out_unlock;
-
-	if (event->type == WEFT_EVENT_QUEUE_ERROR) {
-		queue = object < ARRAY_SIZE(ctx->queues) ? ctx->queues[object] : NULL;
-		if (queue)
-			news = weft_event_fail(ctx, &queue->failure, event);
+	if (of_queue) {
+		hw = xa_load(&wdev->hws, id);
+		if (hw)
+			hw->queue_failed(hw, event);
 	} else {
-		list_for_each_entry(channel, &ctx->channels, node)
-			if (channel->qpn == object)
-				news = weft_event_fail(ctx, &channel->failure, event);
+		qp = xa_load(&wdev->qps, object);
+		if (qp && qp->hw->id == id)
+			qp->failed(qp, event);
 	}
-	if (news)
-		weft_wake(wdev, ctx->vector);
-
-out_unlock:
 	spin_unlock(&wdev->obj_lock);
-	drm_dbg(&wdev->drm, "context %u: %s %u failed: %s\n", id,
-		event->type == WEFT_EVENT_QUEUE_ERROR ? "queue" : "queue pair", object,
+	drm_dbg(&wdev->drm, "context %u: %s %u failed: %s\n", id, of_queue ? "queue" : "queue pair", object,
 		weft_error_text(le16_to_cpu(event->error)));
 }
 
@@ -86,9 +64,11 @@ static void weft_event_handle(struct weft_device *wdev, const struct weft_event 
 	case WEFT_EVENT_PORT:
 		drm_info(&wdev->drm, "port %u is %s\n", le32_to_cpu(event->object),
 			 le64_to_cpu(event->value) == WEFT_PORT_ACTIVE ? "active" : "down");
+		blocking_notifier_call_chain(&wdev->notify, WEFT_NOTICE_EVENT, (void *)event);
 		break;
 	case WEFT_EVENT_LOG:
 		drm_dbg(&wdev->drm, "firmware log: newest record is %llu\n", le64_to_cpu(event->value));
+		weft_told_log_grew(wdev);
 		break;
 	case WEFT_EVENT_FATAL:
 		drm_err(&wdev->drm, "device failed: error %u, detail %#llx\n", le32_to_cpu(event->object),
@@ -96,7 +76,8 @@ static void weft_event_handle(struct weft_device *wdev, const struct weft_event 
 		weft_fail(wdev, "the device reports a fatal error");
 		break;
 	default:
-		drm_dbg(&wdev->drm, "event of unknown type %u\n", event->type);
+		/* Such as a completion queue's: an auxiliary driver may know it. */
+		blocking_notifier_call_chain(&wdev->notify, WEFT_NOTICE_EVENT, (void *)event);
 		break;
 	}
 }
@@ -131,4 +112,10 @@ void weft_event_drain(struct weft_device *wdev)
 	if (eq->head != start)
 		writel(eq->head, wdev->regs + WEFT_REG_EQ_CONSUMER);
 	mutex_unlock(&eq->lock);
+}
+
+/* Events that the device dropped because the queue was full; with reset_sem held. */
+u64 weft_events_lost(struct weft_device *wdev)
+{
+	return readq(wdev->regs + WEFT_COUNTERS_BASE + WEFT_CTR_events_lost * sizeof(u64));
 }

@@ -4,7 +4,7 @@
 #include <linux/firmware.h>
 
 #include "weft/hw/fw.h"
-#include "weft_dev.h"
+#include "weft_core.h"
 
 MODULE_FIRMWARE(WEFT_FIRMWARE);
 

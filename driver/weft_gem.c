@@ -3,7 +3,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
 #define WEFT_BO_FLAGS (WEFT_BO_REMOTE_READ | WEFT_BO_REMOTE_WRITE)
 /* Pages mapped by one page fault: HBM is used in large pieces, a fault a page would take longer than the copy. */
@@ -61,7 +61,7 @@ static int weft_bo_region(struct weft_bo *bo, struct weft_ctx *ctx, u32 *key)
 	ret = weft_ctx_enter(ctx, &idx);
 	if (ret)
 		return ret;
-	ret = weft_bo_lost(bo) ? -EIO : weft_region_create(ctx, &entry, key);
+	ret = weft_bo_lost(bo) ? -EIO : weft_region_create(&ctx->hw, &entry, key);
 	weft_dev_exit(ctx->wdev, idx);
 	return ret;
 }
@@ -111,7 +111,7 @@ static void weft_bo_close(struct drm_gem_object *obj, struct drm_file *file)
 	attach = weft_bo_attach_of(bo, ctx);
 	if (attach && !--attach->handles) {
 		list_del(&attach->node);
-		weft_region_destroy(ctx, attach->key);
+		weft_region_destroy(&ctx->hw, attach->key);
 		kfree(attach);
 	}
 	mutex_unlock(&bo->lock);
@@ -170,22 +170,19 @@ static vm_fault_t weft_bo_insert(struct weft_bo *bo, struct vm_fault *vmf)
 	return VM_FAULT_NOPAGE;
 }
 
-/* See weft_map_fault_bus() for the locking. Data that is lost must not be read as something else: no dummy here. */
+/* Data that is lost must not be read as something else: no spare page here. */
 static vm_fault_t weft_bo_fault(struct vm_fault *vmf)
 {
 	struct weft_bo *bo = to_weft_bo(vmf->vma->vm_private_data);
 	struct weft_device *wdev = to_weft(bo->base.dev);
-	vm_fault_t ret = VM_FAULT_SIGBUS;
+	vm_fault_t ret;
 	int idx;
 
-	if (!drm_dev_enter(&wdev->drm, &idx))
+	ret = weft_fault_enter(wdev, &idx);
+	if (ret)
 		return ret;
-	if (down_read_trylock(&wdev->reset_sem)) {
-		if (!weft_bo_lost(bo))
-			ret = weft_bo_insert(bo, vmf);
-		up_read(&wdev->reset_sem);
-	}
-	drm_dev_exit(idx);
+	ret = weft_bo_lost(bo) ? VM_FAULT_SIGBUS : weft_bo_insert(bo, vmf);
+	weft_dev_exit(wdev, idx);
 	return ret;
 }
 

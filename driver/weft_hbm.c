@@ -4,12 +4,12 @@
 
 #include <drm/drm_managed.h>
 
-#include "weft_dev.h"
+#include "weft_core.h"
 
 /* From this size on ranges start at a multiple of it, so that NICs and IOMMUs can use large pages. */
 #define WEFT_HBM_LARGE SZ_2M
-/* One mailbox request zeroes this much, so that others get their turn. */
-#define WEFT_HBM_ZERO_STEP SZ_64M
+/* One mailbox request zeroes this much, so that others get their turn soon. */
+#define WEFT_HBM_ZERO_STEP SZ_4M
 
 static void weft_hbm_fini(struct drm_device *drm, void *data)
 {

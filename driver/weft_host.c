@@ -6,10 +6,10 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
-/* Keeps page counts within what scatter lists count with. */
-#define WEFT_HOST_BYTES_MAX SZ_1T
+/* Keeps the tables of pages within what can be allocated at all: INT_MAX bytes, and 4 MiB of coherent memory. */
+#define WEFT_HOST_BYTES_MAX (SZ_1T / 4)
 /* Pages pinned at once: between two steps a killed process gets out. */
 #define WEFT_HOST_PIN_STEP 65536ul
 
@@ -38,17 +38,23 @@ static enum dma_data_direction weft_host_direction(const struct weft_host *host)
 	return host->writable ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
 }
 
+/* Counted before anything is allocated: what a user may not have costs nothing. */
+static int weft_host_account(struct weft_host *host)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+
+	if (atomic64_add_return(host->pages, &host->mm->pinned_vm) <= limit || capable(CAP_IPC_LOCK))
+		return 0;
+	atomic64_sub(host->pages, &host->mm->pinned_vm);
+	return -ENOMEM;
+}
+
 static int weft_host_pin(struct weft_host *host, unsigned long address)
 {
 	unsigned int flags = FOLL_LONGTERM | (host->writable ? FOLL_WRITE : 0);
-	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	unsigned long done = 0;
 	int got;
 
-	if (atomic64_add_return(host->pages, &host->mm->pinned_vm) > limit && !capable(CAP_IPC_LOCK)) {
-		got = -ENOMEM;
-		goto err_account;
-	}
 	while (done < host->pages) {
 		got = pin_user_pages_fast(address + done * PAGE_SIZE, min(host->pages - done, WEFT_HOST_PIN_STEP),
 					  flags, host->page + done);
@@ -66,8 +72,6 @@ static int weft_host_pin(struct weft_host *host, unsigned long address)
 
 err_unpin:
 	unpin_user_pages(host->page, done);
-err_account:
-	atomic64_sub(host->pages, &host->mm->pinned_vm);
 	return got;
 }
 
@@ -75,7 +79,6 @@ static void weft_host_unpin(struct weft_host *host)
 {
 	/* What the device wrote is dirty. */
 	unpin_user_pages_dirty_lock(host->page, host->pages, host->writable);
-	atomic64_sub(host->pages, &host->mm->pinned_vm);
 }
 
 static int weft_host_map(struct weft_device *wdev, struct weft_host *host, unsigned long offset, u64 bytes)
@@ -125,6 +128,7 @@ static void weft_host_unmap(struct weft_device *wdev, struct weft_host *host)
 
 static void weft_host_free(struct weft_host *host)
 {
+	atomic64_sub(host->pages, &host->mm->pinned_vm);
 	mmdrop(host->mm);
 	kvfree(host->page);
 	kfree(host);
@@ -143,7 +147,10 @@ static struct weft_host *weft_host_create(u64 address, u64 bytes, bool writable)
 	host->pages = DIV_ROUND_UP(offset_in_page(address) + bytes, PAGE_SIZE);
 	host->mm = current->mm;
 	mmgrab(host->mm);
-	host->page = kvcalloc(host->pages, sizeof(*host->page), GFP_KERNEL_ACCOUNT);
+	ret = weft_host_account(host);
+	if (ret)
+		goto err_drop;
+	host->page = kvcalloc(host->pages, sizeof(*host->page), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!host->page) {
 		ret = -ENOMEM;
 		goto err_free;
@@ -155,6 +162,10 @@ static struct weft_host *weft_host_create(u64 address, u64 bytes, bool writable)
 
 err_free:
 	weft_host_free(host);
+	return ERR_PTR(ret);
+err_drop:
+	mmdrop(host->mm);
+	kfree(host);
 	return ERR_PTR(ret);
 }
 
@@ -184,7 +195,7 @@ static int weft_host_region(struct weft_ctx *ctx, struct weft_host *host, struct
 	ret = weft_ctx_enter(ctx, &idx);
 	if (ret)
 		return ret;
-	ret = weft_region_create(ctx, &entry, &host->key);
+	ret = weft_region_create(&ctx->hw, &entry, &host->key);
 	weft_dev_exit(ctx->wdev, idx);
 	return ret;
 }
@@ -265,7 +276,7 @@ int weft_host_unregister_ioctl(struct drm_device *drm, void *data, struct drm_fi
 		ret = -ENOENT;
 		goto out_unlock;
 	}
-	weft_region_destroy(ctx, host->key);
+	weft_region_destroy(&ctx->hw, host->key);
 	weft_host_destroy(ctx->wdev, host);
 out_unlock:
 	mutex_unlock(&ctx->lock);

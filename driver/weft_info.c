@@ -3,47 +3,49 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
 #define WEFT_LOG_RECORDS_MAX 4096
-
-static const struct {
-	u32 value;
-	const char *text;
-} weft_error_texts[] = {
-#define WEFT_ERROR_TEXT(name, value, text) { WEFT_ERR_##name, text },
-	WEFT_ERRORS(WEFT_ERROR_TEXT)
-#undef WEFT_ERROR_TEXT
-};
-
-const char *weft_error_text(u32 error)
-{
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(weft_error_texts); i++)
-		if (weft_error_texts[i].value == error)
-			return weft_error_texts[i].text;
-	return "unknown error";
-}
 
 /**
  * union weft_info_data - the topics' results
  * @device: WEFT_INFO_DEVICE
- * @counters: WEFT_INFO_COUNTERS
- * @port_counters: WEFT_INFO_PORT_COUNTERS
+ * @counter: WEFT_INFO_COUNTERS
+ * @port_counter: WEFT_INFO_PORT_COUNTERS
  * @sensors: WEFT_INFO_SENSORS
  * @hbm: WEFT_INFO_HBM
  */
 union weft_info_data {
 	struct drm_weft_device device;
-	u64 counters[WEFT_CTR_COUNT];
-	u64 port_counters[WEFT_PCTR_COUNT];
-	struct weft_mbox_sensors sensors;
+	struct drm_weft_counter counter[WEFT_CTR_COUNT];
+	struct drm_weft_counter port_counter[WEFT_PCTR_COUNT];
+	struct drm_weft_sensors sensors;
 	struct drm_weft_hbm hbm;
 };
 
+#define WEFT_COUNTER_NAME(name, text) #name,
+static const char *const weft_counter_names[] = { WEFT_COUNTERS(WEFT_COUNTER_NAME) };
+static const char *const weft_port_counter_names[] = { WEFT_PORT_COUNTERS(WEFT_COUNTER_NAME) };
+#undef WEFT_COUNTER_NAME
+
+static u32 weft_info_state(struct weft_device *wdev)
+{
+	switch (READ_ONCE(wdev->life)) {
+	case WEFT_READY:
+		return WEFT_STATE_READY;
+	case WEFT_RESETTING:
+		return WEFT_STATE_RESETTING;
+	default:
+		return WEFT_STATE_FAILED;
+	}
+}
+
+/* Of what was read when the device started: it need not answer now. */
 static void weft_info_device(struct weft_device *wdev, struct drm_weft_device *out)
 {
+	struct weft_hwctx *hw;
+	unsigned long id;
+
 	out->hw_version = wdev->hw_version;
 	out->fw_version = le32_to_cpu(wdev->identity.fw_version);
 	out->caps = wdev->caps;
@@ -57,14 +59,30 @@ static void weft_info_device(struct weft_device *wdev, struct drm_weft_device *o
 	memcpy(out->serial, wdev->identity.serial, sizeof(out->serial) - 1);
 	strscpy(out->bdf, pci_name(wdev->pdev), sizeof(out->bdf));
 	strscpy(out->fw_name, wdev->fw_name, sizeof(out->fw_name));
+	out->state = weft_info_state(wdev);
+	out->contexts = wdev->contexts - 1;
+	xa_for_each(&wdev->hws, id, hw)
+		out->contexts_used++;
 }
 
-static void weft_info_counters(struct weft_device *wdev, u32 base, u64 *out, unsigned int count)
+/* Registers alone: no firmware is asked. */
+static int weft_info_counters(struct weft_device *wdev, u32 base, const char *const *name, unsigned int count,
+			      struct drm_weft_counter *out)
 {
 	unsigned int i;
+	int idx, ret = 0;
 
-	for (i = 0; i < count; i++)
-		out[i] = readq(wdev->regs + base + i * sizeof(u64));
+	if (!drm_dev_enter(&wdev->drm, &idx))
+		return -ENODEV;
+	down_read(&wdev->reset_sem);
+	for (i = 0; i < count; i++) {
+		strscpy(out[i].name, name[i], sizeof(out[i].name));
+		out[i].value = readq(wdev->regs + base + i * sizeof(u64));
+	}
+	if (!weft_answers(wdev))
+		ret = -EIO;
+	weft_dev_exit(wdev, idx);
+	return ret ?: count * sizeof(*out);
 }
 
 /* Returns the size of the result, or an error. */
@@ -75,14 +93,12 @@ static int weft_info_get(struct weft_device *wdev, u32 topic, u32 index, union w
 		weft_info_device(wdev, &out->device);
 		return sizeof(out->device);
 	case WEFT_INFO_COUNTERS:
-		weft_info_counters(wdev, WEFT_COUNTERS_BASE, out->counters, WEFT_CTR_COUNT);
-		return sizeof(out->counters);
+		return weft_info_counters(wdev, WEFT_COUNTERS_BASE, weft_counter_names, WEFT_CTR_COUNT, out->counter);
 	case WEFT_INFO_PORT_COUNTERS:
-		weft_info_counters(wdev, WEFT_PORT_COUNTERS_BASE + index * WEFT_PORT_COUNTERS_MAX * sizeof(u64),
-				   out->port_counters, WEFT_PCTR_COUNT);
-		return sizeof(out->port_counters);
+		return weft_info_counters(wdev, WEFT_PORT_COUNTERS_BASE + index * WEFT_PORT_COUNTERS_MAX * sizeof(u64),
+					  weft_port_counter_names, WEFT_PCTR_COUNT, out->port_counter);
 	case WEFT_INFO_SENSORS:
-		return weft_cmd_sensors(wdev, &out->sensors) ?: sizeof(out->sensors);
+		return weft_told_sensors(wdev, &out->sensors) ?: sizeof(out->sensors);
 	case WEFT_INFO_HBM:
 		weft_hbm_usage(wdev, &out->hbm);
 		return sizeof(out->hbm);
@@ -96,8 +112,8 @@ int weft_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 	struct weft_device *wdev = to_weft(drm);
 	struct drm_weft_info *args = data;
 	union weft_info_data *out;
-	int idx, ret;
 	u32 room;
+	int ret;
 
 	if (args->flags || args->reserved || args->topic > WEFT_INFO_HBM)
 		return -EINVAL;
@@ -106,12 +122,7 @@ int weft_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 	out = kzalloc(sizeof(*out), GFP_KERNEL);
 	if (!out)
 		return -ENOMEM;
-
-	ret = weft_dev_enter(wdev, &idx);
-	if (ret)
-		goto out_free;
 	ret = weft_info_get(wdev, args->topic, args->index, out);
-	weft_dev_exit(wdev, idx);
 	if (ret < 0)
 		goto out_free;
 	room = min_t(u32, args->bytes, ret);
@@ -141,52 +152,18 @@ int weft_port_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 	args->state = le32_to_cpu(port.state);
 	args->admin_up = port.admin_up;
 	memcpy(args->mac, port.mac, sizeof(args->mac));
-	weft_port_gid(&port, args->gid);
+	memcpy(args->ipv4, port.ipv4, sizeof(args->ipv4));
+	memcpy(args->ipv6, port.ipv6, sizeof(args->ipv6));
 	args->mtu = le32_to_cpu(port.mtu);
 	args->speed_mbps = le32_to_cpu(port.speed_mbps);
+	args->flaps = le32_to_cpu(port.flaps);
 	return 0;
-}
-
-/* Fills `out` with up to `room` records from *first on; *first becomes the first that was there. */
-static int weft_log_collect(struct weft_device *wdev, u32 *first, struct weft_log_record *out, u32 room)
-{
-	struct weft_mbox_log log = {};
-	u32 next = *first, got = 0;
-	u32 i, count, number;
-	int idx, ret;
-
-	while (got < room) {
-		ret = weft_dev_enter(wdev, &idx);
-		if (ret)
-			return ret;
-		ret = weft_cmd_log_read(wdev, next, &log);
-		weft_dev_exit(wdev, idx);
-		if (ret)
-			return ret;
-		count = min_t(u32, le32_to_cpu(log.count), ARRAY_SIZE(log.record));
-		if (!count)
-			break;
-		for (i = 0; i < count && got < room; i++) {
-			number = le32_to_cpu(log.record[i].number);
-			/* Numbers count up; a firmware that repeats itself must not keep us here. */
-			if (number < next)
-				return got;
-			if (!got)
-				*first = number;
-			out[got++] = log.record[i];
-			next = number + 1;
-		}
-		if (!next)
-			break;
-	}
-	return got;
 }
 
 int weft_log_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 {
-	struct weft_device *wdev = to_weft(drm);
 	struct drm_weft_log *args = data;
-	struct weft_log_record *records;
+	struct drm_weft_log_record *records;
 	u32 room;
 	int ret;
 
@@ -196,11 +173,8 @@ int weft_log_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 	records = kvcalloc(max(room, 1u), sizeof(*records), GFP_KERNEL);
 	if (!records)
 		return -ENOMEM;
-	ret = weft_log_collect(wdev, &args->first, records, room);
-	if (ret >= 0) {
-		args->count = ret;
-		ret = copy_to_user(u64_to_user_ptr(args->records), records, ret * sizeof(*records)) ? -EFAULT : 0;
-	}
+	args->count = weft_told_log(to_weft(drm), &args->first, records, room);
+	ret = copy_to_user(u64_to_user_ptr(args->records), records, args->count * sizeof(*records)) ? -EFAULT : 0;
 	kvfree(records);
 	return ret;
 }
@@ -218,7 +192,7 @@ void weft_show_fdinfo(struct drm_printer *p, struct drm_file *file)
 		channels++;
 	spin_unlock(&ctx->wdev->obj_lock);
 
-	drm_printf(p, "weft-context:\t%u\n", ctx->id);
+	drm_printf(p, "weft-context:\t%u\n", ctx->hw.id);
 	drm_printf(p, "weft-state:\t%d\n", weft_ctx_lost(ctx));
 	drm_printf(p, "weft-queues:\t%u\n", queues);
 	drm_printf(p, "weft-channels:\t%u\n", channels);

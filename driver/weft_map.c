@@ -8,7 +8,7 @@
 
 #include <drm/drm_managed.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
 static void weft_maps_fini(struct drm_device *drm, void *data)
 {
@@ -24,9 +24,42 @@ int weft_maps_init(struct weft_device *wdev)
 static void weft_map_free(struct kref *ref)
 {
 	struct weft_map *map = container_of(ref, struct weft_map, ref);
+	int i;
 
+	for (i = 0; i < ARRAY_SIZE(map->spare); i++)
+		if (map->spare[i])
+			__free_page(map->spare[i]);
 	mutex_destroy(&map->lock);
 	kfree(map);
+}
+
+/*
+ * The pages that users find once the device is lost. Nothing that they show may look like progress: the ring says that
+ * it is halted, shadow values are zero (the kernel's own zero page), and what is written shows up nowhere else.
+ */
+static int weft_map_alloc_spares(struct weft_map *map, unsigned long pages)
+{
+	struct weft_ring_head *head;
+	int i;
+
+	if (map->kind == WEFT_MAP_SHADOW)
+		return 0;
+	for (i = 0; i < min_t(unsigned long, pages, ARRAY_SIZE(map->spare)); i++) {
+		map->spare[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!map->spare[i])
+			return -ENOMEM;
+	}
+	if (map->kind != WEFT_MAP_DOORBELL) {
+		head = page_address(map->spare[0]);
+		head->state = cpu_to_le32(WEFT_QUEUE_HALTED);
+		head->error = cpu_to_le32(WEFT_ERR_ABORTED);
+	}
+	return 0;
+}
+
+static struct page *weft_map_spare(struct weft_map *map, unsigned long page)
+{
+	return map->kind == WEFT_MAP_SHADOW ? ZERO_PAGE(0) : map->spare[min(page, 1ul)];
 }
 
 /**
@@ -52,11 +85,14 @@ struct weft_map *weft_map_create(struct weft_ctx *ctx, enum weft_map_kind kind, 
 	map->ctx = ctx;
 	map->kind = kind;
 	drm_vma_node_reset(&map->node);
-	ret = drm_vma_offset_add(&ctx->wdev->maps, &map->node, pages);
+	ret = weft_map_alloc_spares(map, pages);
+	if (!ret)
+		ret = drm_vma_offset_add(&ctx->wdev->maps, &map->node, pages);
 	if (ret) {
 		kref_put(&map->ref, weft_map_free);
 		return ERR_PTR(ret);
 	}
+	map->start = drm_vma_node_start(&map->node);
 	return map;
 }
 
@@ -99,24 +135,40 @@ static void weft_map_vm_close(struct vm_area_struct *vma)
 	kref_put(&map->ref, weft_map_free);
 }
 
-/*
- * Bus memory is inserted with reset_sem held, so that weft_stop() revokes it for sure. Only tried: it must not wait
- * below mmap_lock, and who holds it for writing is about to take the page away anyway.
+/**
+ * weft_fault_enter() - begin to insert bus memory in a page fault
+ * @wdev: the device
+ * @idx: for weft_dev_exit()
+ *
+ * With reset_sem held, so that weft_stop() revokes it for sure. Only tried: it must not wait below mmap_lock. Who holds
+ * it for writing is about to take the page away, or, when the device is ready, gives it back soon: the fault comes again.
+ *
+ * Return: 0 with reset_sem held for reading, VM_FAULT_NOPAGE or VM_FAULT_SIGBUS.
  */
+vm_fault_t weft_fault_enter(struct weft_device *wdev, int *idx)
+{
+	vm_fault_t ret;
+
+	if (!drm_dev_enter(&wdev->drm, idx))
+		return VM_FAULT_SIGBUS;
+	if (down_read_trylock(&wdev->reset_sem))
+		return 0;
+	ret = READ_ONCE(wdev->life) == WEFT_READY ? VM_FAULT_NOPAGE : VM_FAULT_SIGBUS;
+	drm_dev_exit(*idx);
+	return ret;
+}
+
 static vm_fault_t weft_map_fault_bus(struct weft_map *map, struct vm_fault *vmf, unsigned long pfn)
 {
 	struct weft_device *wdev = map->ctx->wdev;
-	vm_fault_t ret = VM_FAULT_SIGBUS;
+	vm_fault_t ret;
 	int idx;
 
-	if (!drm_dev_enter(&wdev->drm, &idx))
+	ret = weft_fault_enter(wdev, &idx);
+	if (ret)
 		return ret;
-	if (down_read_trylock(&wdev->reset_sem)) {
-		if (!weft_ctx_lost(map->ctx))
-			ret = vmf_insert_pfn(vmf->vma, vmf->address, pfn);
-		up_read(&wdev->reset_sem);
-	}
-	drm_dev_exit(idx);
+	ret = weft_ctx_lost(map->ctx) ? VM_FAULT_SIGBUS : vmf_insert_pfn(vmf->vma, vmf->address, pfn);
+	weft_dev_exit(wdev, idx);
 	return ret;
 }
 
@@ -128,15 +180,15 @@ static vm_fault_t weft_map_fault(struct vm_fault *vmf)
 
 	mutex_lock(&map->lock);
 	/* mmap() checked the range, and the mapping cannot grow. */
-	page = vmf->pgoff - map->node.vm_node.start;
+	page = vmf->pgoff - map->start;
 	if (!map->dead) {
-		if (map->kind != WEFT_MAP_PAGES)
+		if (!map->pages)
 			ret = weft_map_fault_bus(map, vmf, map->pfn + page);
 		else if (page < map->pages->count)
 			ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(map->pages->page[page]));
 	}
 	if (ret == VM_FAULT_SIGBUS && weft_ctx_lost(map->ctx))
-		ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(map->ctx->dummy));
+		ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(weft_map_spare(map, page)));
 	mutex_unlock(&map->lock);
 	return ret;
 }
@@ -152,18 +204,18 @@ static int weft_map_mmap(struct weft_map *map, struct vm_area_struct *vma)
 	/* A private mapping would copy pages that must stay shared. */
 	if (!(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
-	if (map->read_only) {
+	if (map->kind == WEFT_MAP_SHADOW) {
 		if (vma->vm_flags & VM_WRITE)
 			return -EACCES;
 		vm_flags_clear(vma, VM_MAYWRITE);
 	}
 	/* A child that rang its parent's doorbells would only confuse it. */
 	vm_flags_set(vma, VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
-	if (map->kind != WEFT_MAP_PAGES)
+	if (!map->pages)
 		vm_flags_set(vma, VM_IO);
 	if (map->kind == WEFT_MAP_DOORBELL)
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
-	else if (map->kind == WEFT_MAP_HBM)
+	else if (!map->pages)
 		vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
 	vma->vm_ops = &weft_map_vm_ops;
 	vma->vm_private_data = map; /* with the caller's reference */

@@ -5,7 +5,7 @@
  */
 #include <drm/drm_managed.h>
 
-#include "weft_dev.h"
+#include "weft_core.h"
 
 #define WEFT_MBOX_POLL_MS 20
 
@@ -55,6 +55,24 @@ static int weft_mbox_errno(u32 status)
 	}
 }
 
+/* These come before memory is freed: they are not given up, whoever was killed. Others may be. */
+static bool weft_mbox_must(enum weft_mbox_op op)
+{
+	switch (op) {
+	case WEFT_MBOX_CTX_DESTROY:
+	case WEFT_MBOX_REGION_DESTROY:
+	case WEFT_MBOX_QUEUE_DESTROY:
+	case WEFT_MBOX_QUEUE_ABORT:
+	case WEFT_MBOX_QP_DESTROY:
+	case WEFT_MBOX_CQ_DESTROY:
+	case WEFT_MBOX_SRQ_DESTROY:
+	case WEFT_MBOX_FIFO_DESTROY:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static int weft_mbox_wait(struct weft_device *wdev, u32 seq, unsigned int timeout_ms)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(timeout_ms) + 1;
@@ -88,7 +106,8 @@ static int weft_mbox_wait(struct weft_device *wdev, u32 seq, unsigned int timeou
  * @out_bytes: size that the response must have, a multiple of 4; 0: whatever comes is ignored
  * @timeout_ms: when the firmware counts as dead
  *
- * Return: 0, the errno that goes with the firmware's status, or -EIO when the device failed or is being reset.
+ * Return: 0, the errno that goes with the firmware's status, -EINTR when the process was killed while others used the
+ * mailbox (not for what ends an object), or -EIO when the device failed or is being reset.
  */
 int weft_mbox_call(struct weft_device *wdev, enum weft_mbox_op op, const void *in, size_t in_bytes, void *out,
 		   size_t out_bytes, unsigned int timeout_ms)
@@ -103,7 +122,10 @@ int weft_mbox_call(struct weft_device *wdev, enum weft_mbox_op op, const void *i
 	if (WARN_ON_ONCE(out_bytes > WEFT_MBOX_PAYLOAD || out_bytes % 4))
 		return -EINVAL;
 
-	mutex_lock(&mbox->lock);
+	if (weft_mbox_must(op))
+		mutex_lock(&mbox->lock);
+	else if (mutex_lock_killable(&mbox->lock))
+		return -EINTR;
 	if (!READ_ONCE(mbox->open)) {
 		ret = -EIO;
 		goto out_unlock;

@@ -3,7 +3,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 
-#include "weft_dev.h"
+#include "weft_core.h"
 
 #define WEFT_LEAF_ENTRIES (PAGE_SIZE / sizeof(__le64))
 

@@ -12,7 +12,7 @@
 #include <drm/drm_managed.h>
 #include <drm/drm_prime.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
 MODULE_IMPORT_NS(DMA_BUF);
 
@@ -28,8 +28,42 @@ struct weft_mapping {
 	size_t bytes;
 };
 
+/**
+ * struct weft_export - a dma-buf of HBM
+ * @node: in &weft_device.exports
+ * @dma_buf: alive as long as this is in the list
+ */
+struct weft_export {
+	struct list_head node;
+	struct dma_buf *dma_buf;
+};
+
 static LIST_HEAD(weft_instances);
 static DEFINE_MUTEX(weft_instances_lock);
+
+/*
+ * The content is lost: dynamic importers drop their mappings and get -EIO when they map again. Who pinned it was promised
+ * not to be called: they keep the addresses, which nobody else gets before they let go.
+ */
+static int weft_prime_notice(struct notifier_block *nb, unsigned long notice, void *data)
+{
+	struct weft_device *wdev = container_of(nb, struct weft_device, exports_nb);
+	struct dma_buf_attachment *attach;
+	struct weft_export *export;
+
+	if (notice != WEFT_NOTICE_LOST)
+		return NOTIFY_DONE;
+	mutex_lock(&wdev->exports_lock);
+	list_for_each_entry(export, &wdev->exports, node) {
+		dma_resv_lock(export->dma_buf->resv, NULL);
+		list_for_each_entry(attach, &export->dma_buf->attachments, node)
+			if (attach->importer_ops && !attach->priv)
+				attach->importer_ops->move_notify(attach);
+		dma_resv_unlock(export->dma_buf->resv);
+	}
+	mutex_unlock(&wdev->exports_lock);
+	return NOTIFY_OK;
+}
 
 static void weft_prime_fini(struct drm_device *drm, void *data)
 {
@@ -47,7 +81,14 @@ static void weft_prime_fini(struct drm_device *drm, void *data)
 int weft_prime_init(struct weft_device *wdev)
 {
 	struct weft_device *other;
-	int ret = 0;
+	int ret;
+
+	INIT_LIST_HEAD(&wdev->exports);
+	ret = drmm_mutex_init(&wdev->drm, &wdev->exports_lock);
+	if (ret)
+		return ret;
+	wdev->exports_nb.notifier_call = weft_prime_notice;
+	blocking_notifier_chain_register(&wdev->notify, &wdev->exports_nb);
 
 	mutex_lock(&weft_instances_lock);
 	list_for_each_entry(other, &weft_instances, instance)
@@ -136,6 +177,7 @@ static int weft_dmabuf_pin(struct dma_buf_attachment *attach)
 
 	if (!attach->peer2peer)
 		return -EPERM;
+	attach->priv = (void *)((unsigned long)attach->priv + 1); /* the attachment's own pins */
 	atomic_inc(&bo->pins);
 	return 0;
 }
@@ -144,26 +186,38 @@ static void weft_dmabuf_unpin(struct dma_buf_attachment *attach)
 {
 	struct weft_bo *bo = to_weft_bo(attach->dmabuf->priv);
 
+	attach->priv = (void *)((unsigned long)attach->priv - 1);
 	atomic_dec(&bo->pins);
 }
 
-/* Segments no longer than the importer takes; a scatter list counts bytes in 32 bits. */
+/* How much of what is left at `dma` the importer takes as one segment; a scatter list counts bytes in 32 bits. */
+static size_t weft_mapping_step(struct device *importer, dma_addr_t dma, size_t left)
+{
+	size_t longest = min_t(size_t, dma_get_max_seg_size(importer), SZ_2G);
+	u64 boundary = dma_get_seg_boundary(importer);
+	u64 ahead = boundary - (dma & boundary); /* bytes up to the boundary, less one */
+
+	longest = max_t(size_t, round_down(longest, PAGE_SIZE), PAGE_SIZE);
+	return min3(left, longest, ahead < SZ_2G ? (size_t)ahead + 1 : (size_t)SZ_2G);
+}
+
 static int weft_mapping_fill(struct weft_mapping *mapping, struct device *importer)
 {
-	size_t step = min_t(size_t, dma_get_max_seg_size(importer), SZ_2G);
 	struct scatterlist *sg;
-	size_t done = 0;
-	unsigned int i;
+	unsigned int i, count = 0;
+	size_t done;
 	int ret;
 
-	step = max_t(size_t, round_down(step, PAGE_SIZE), PAGE_SIZE);
-	ret = sg_alloc_table(&mapping->sgt, DIV_ROUND_UP(mapping->bytes, step), GFP_KERNEL);
+	for (done = 0; done < mapping->bytes; count++)
+		done += weft_mapping_step(importer, mapping->dma + done, mapping->bytes - done);
+	ret = sg_alloc_table(&mapping->sgt, count, GFP_KERNEL);
 	if (ret)
 		return ret;
+	done = 0;
 	for_each_sgtable_dma_sg(&mapping->sgt, sg, i) {
 		sg_set_page(sg, NULL, 0, 0);
 		sg_dma_address(sg) = mapping->dma + done;
-		sg_dma_len(sg) = min(step, mapping->bytes - done);
+		sg_dma_len(sg) = weft_mapping_step(importer, mapping->dma + done, mapping->bytes - done);
 		done += sg_dma_len(sg);
 	}
 	/* There are no pages: nobody may walk the CPU's side of the list. */
@@ -231,7 +285,16 @@ static void weft_dmabuf_unmap(struct dma_buf_attachment *attach, struct sg_table
 static void weft_dmabuf_release(struct dma_buf *dma_buf)
 {
 	struct weft_bo *bo = to_weft_bo(dma_buf->priv);
+	struct weft_device *wdev = to_weft(bo->base.dev);
+	struct weft_export *export, *next;
 
+	mutex_lock(&wdev->exports_lock);
+	list_for_each_entry_safe(export, next, &wdev->exports, node)
+		if (export->dma_buf == dma_buf) {
+			list_del(&export->node);
+			kfree(export);
+		}
+	mutex_unlock(&wdev->exports_lock);
 	atomic_dec(&bo->exports);
 	drm_gem_dmabuf_release(dma_buf);
 }
@@ -247,21 +310,33 @@ static const struct dma_buf_ops weft_dmabuf_ops = {
 
 struct dma_buf *weft_gem_export(struct drm_gem_object *obj, int flags)
 {
+	struct weft_device *wdev = to_weft(obj->dev);
 	struct weft_bo *bo = to_weft_bo(obj);
-	struct dma_buf *dma_buf;
+	struct weft_export *export;
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 
 	if (weft_bo_lost(bo))
 		return ERR_PTR(-EIO);
+	export = kzalloc(sizeof(*export), GFP_KERNEL);
+	if (!export)
+		return ERR_PTR(-ENOMEM);
 	info.ops = &weft_dmabuf_ops;
 	info.size = obj->size;
 	info.flags = flags;
 	info.priv = obj;
 	info.resv = obj->resv;
-	dma_buf = drm_gem_dmabuf_export(obj->dev, &info);
-	if (!IS_ERR(dma_buf))
-		atomic_inc(&bo->exports);
-	return dma_buf;
+	export->dma_buf = drm_gem_dmabuf_export(obj->dev, &info);
+	if (IS_ERR(export->dma_buf)) {
+		struct dma_buf *error = export->dma_buf;
+
+		kfree(export);
+		return error;
+	}
+	atomic_inc(&bo->exports);
+	mutex_lock(&wdev->exports_lock);
+	list_add_tail(&export->node, &wdev->exports);
+	mutex_unlock(&wdev->exports_lock);
+	return export->dma_buf;
 }
 
 /* Only what is ours comes back, and as the object itself: (object, offset), not bus addresses. */

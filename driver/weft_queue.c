@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Command queues: the user fills the ring and rings the doorbell, the driver only makes and ends them. */
+#include <linux/io.h>
+#include <linux/mm.h>
 #include <linux/slab.h>
 
-#include "weft_dev.h"
+#include "weft_ctx.h"
 
 #define WEFT_QUEUE_ENTRIES_MIN 16
 #define WEFT_QUEUE_ENTRIES_MAX 65536
@@ -40,15 +42,16 @@ static int weft_queue_alloc_ring(struct weft_ctx *ctx, struct weft_queue *queue,
 			weft_pagelist_set(&queue->list, i, queue->pages.dma[i]);
 	}
 
-	queue->map = weft_map_create(ctx, in_hbm ? WEFT_MAP_HBM : WEFT_MAP_PAGES, pages);
+	queue->map = weft_map_create(ctx, WEFT_MAP_RING, pages);
 	if (IS_ERR(queue->map)) {
 		ret = PTR_ERR(queue->map);
 		queue->map = NULL;
 		goto err_free;
 	}
-	queue->map->pages = &queue->pages;
 	if (in_hbm)
 		queue->map->pfn = PHYS_PFN(wdev->hbm_start + queue->hbm.start);
+	else
+		queue->map->pages = &queue->pages;
 	return 0;
 
 err_free:
@@ -80,7 +83,7 @@ static int weft_queue_start(struct weft_ctx *ctx, struct weft_queue *queue, u32 
 		.length = cpu_to_le64(bytes),
 	};
 	struct weft_queue_entry entry = {
-		.ctx = cpu_to_le32(ctx->id),
+		.ctx = cpu_to_le32(ctx->hw.id),
 		.queue = cpu_to_le32(queue->number),
 		.entries = cpu_to_le32(entries),
 	};
@@ -102,7 +105,7 @@ static int weft_queue_start(struct weft_ctx *ctx, struct weft_queue *queue, u32 
 	ret = weft_ctx_enter(ctx, &idx);
 	if (ret)
 		return ret;
-	ret = weft_region_create(ctx, &region, &queue->key);
+	ret = weft_region_create(&ctx->hw, &region, &queue->key);
 	if (ret)
 		goto out_exit;
 	entry.ring_key = cpu_to_le32(queue->key);
@@ -111,7 +114,7 @@ static int weft_queue_start(struct weft_ctx *ctx, struct weft_queue *queue, u32 
 out_exit:
 	weft_dev_exit(ctx->wdev, idx);
 	if (ret && queue->key)
-		weft_region_destroy(ctx, queue->key);
+		weft_region_destroy(&ctx->hw, queue->key);
 	return ret;
 }
 
@@ -207,8 +210,8 @@ int weft_queue_destroy_ioctl(struct drm_device *drm, void *data, struct drm_file
 		goto out_unlock;
 	}
 	/* A command may wait for something that never comes: abort first. Refused when the queue is halted already. */
-	weft_cmd_queue_abort(wdev, ctx->id, queue->number);
-	ret = weft_cmd_queue_destroy(wdev, ctx->id, queue->number);
+	weft_cmd_queue_abort(wdev, ctx->hw.id, queue->number);
+	ret = weft_cmd_queue_destroy(wdev, ctx->hw.id, queue->number);
 	if (ret)
 		weft_fail(wdev, "a queue cannot be ended");
 	else
@@ -218,11 +221,34 @@ int weft_queue_destroy_ioctl(struct drm_device *drm, void *data, struct drm_file
 		ret = -EIO;
 		goto out_unlock;
 	}
-	weft_region_destroy(ctx, queue->key);
+	weft_region_destroy(&ctx->hw, queue->key);
 	weft_queue_release(ctx, queue);
 out_unlock:
 	mutex_unlock(&ctx->lock);
 	return ret;
+}
+
+/* Has the queue halted without an event? Its ring says so; a user who writes there fools only themselves. */
+void weft_queue_find_failure(struct weft_ctx *ctx, struct weft_queue *queue)
+{
+	struct weft_device *wdev = ctx->wdev;
+	struct weft_ring_head head = {};
+	void __iomem *at;
+
+	if (weft_queue_in_hbm(queue)) {
+		at = ioremap_wc(wdev->hbm_start + queue->hbm.start, sizeof(head));
+		if (!at)
+			return;
+		memcpy_fromio(&head, at, sizeof(head));
+		iounmap(at);
+	} else {
+		memcpy(&head, page_address(queue->pages.page[0]), sizeof(head));
+	}
+	if (le32_to_cpu(head.state) != WEFT_QUEUE_HALTED)
+		return;
+	spin_lock(&wdev->obj_lock);
+	weft_ctx_failure(ctx, &queue->failure, le32_to_cpu(head.error), le64_to_cpu(head.error_index));
+	spin_unlock(&wdev->obj_lock);
 }
 
 /* Between weft_ctx_enter() and weft_dev_exit(); the context is ended next, so nobody asks whether it worked. */
@@ -232,7 +258,7 @@ void weft_queue_abort_all(struct weft_ctx *ctx)
 
 	for (n = 0; n < ARRAY_SIZE(ctx->queues); n++)
 		if (ctx->queues[n])
-			weft_cmd_queue_abort(ctx->wdev, ctx->id, n);
+			weft_cmd_queue_abort(ctx->wdev, ctx->hw.id, n);
 }
 
 void weft_queue_release_all(struct weft_ctx *ctx)

@@ -4,7 +4,7 @@
 
 #include <drm/drm_managed.h>
 
-#include "weft_dev.h"
+#include "weft_core.h"
 
 /* A key could name 2^24; no device has so many, and each costs a byte here. */
 #define WEFT_REGIONS_MAX BIT(20)
@@ -56,24 +56,24 @@ void weft_key_free(struct weft_device *wdev, u32 key)
 
 /**
  * weft_region_create() - make a region of a context
- * @ctx: the context; between weft_ctx_enter() and weft_dev_exit()
+ * @hw: the context; between weft_hwctx_enter() and weft_dev_exit()
  * @entry: the region; key and ctx are filled in
  * @key: its key
  *
  * Return: 0, -ENOSPC when the table is full, or what the mailbox says.
  */
-int weft_region_create(struct weft_ctx *ctx, struct weft_region_entry *entry, u32 *key)
+int weft_region_create(struct weft_hwctx *hw, struct weft_region_entry *entry, u32 *key)
 {
 	int ret;
 
-	ret = weft_key_alloc(ctx->wdev, key);
+	ret = weft_key_alloc(hw->wdev, key);
 	if (ret)
 		return ret;
 	entry->key = cpu_to_le32(*key);
-	entry->ctx = cpu_to_le32(ctx->id);
-	ret = weft_cmd_region_create(ctx->wdev, entry);
+	entry->ctx = cpu_to_le32(hw->id);
+	ret = weft_cmd_region_create(hw->wdev, entry);
 	if (ret) {
-		weft_key_free(ctx->wdev, *key);
+		weft_key_free(hw->wdev, *key);
 		*key = 0;
 	}
 	return ret;
@@ -81,21 +81,21 @@ int weft_region_create(struct weft_ctx *ctx, struct weft_region_entry *entry, u3
 
 /**
  * weft_region_destroy() - end a region: afterwards the device does not reach its memory
- * @ctx: the context, locked, in the device or not
+ * @hw: the context, which its owner does not close meanwhile; in the device or not
  * @key: the region
  */
-void weft_region_destroy(struct weft_ctx *ctx, u32 key)
+void weft_region_destroy(struct weft_hwctx *hw, u32 key)
 {
-	struct weft_device *wdev = ctx->wdev;
+	struct weft_device *wdev = hw->wdev;
 	int idx, ret;
 
 	/* All regions of a closed context went with it. */
-	if (!ctx->closed) {
-		ret = weft_ctx_enter(ctx, &idx);
+	if (!hw->closed) {
+		ret = weft_hwctx_enter(hw, &idx);
 		if (!ret) {
 			ret = weft_cmd_region_destroy(wdev, key);
 			if (ret) {
-				drm_err(&wdev->drm, "region %#x of context %u: not destroyed: %d\n", key, ctx->id, ret);
+				drm_err(&wdev->drm, "region %#x of context %u: not destroyed: %d\n", key, hw->id, ret);
 				weft_fail(wdev, "a region cannot be ended");
 			}
 			weft_dev_exit(wdev, idx);

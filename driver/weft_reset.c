@@ -7,7 +7,7 @@
 
 #include <drm/drm_managed.h>
 
-#include "weft_dev.h"
+#include "weft_core.h"
 
 /* More automatic recoveries than this within a minute of each other: something is broken for good. */
 #define WEFT_RECOVERIES 3
@@ -55,6 +55,7 @@ static void weft_stop(struct weft_device *wdev, enum weft_life life)
 	mutex_unlock(&wdev->end_lock);
 	weft_irq_enable(wdev, false);
 	weft_fw_reset(wdev);
+	blocking_notifier_call_chain(&wdev->notify, WEFT_NOTICE_LOST, NULL);
 }
 
 /**
@@ -105,8 +106,11 @@ err_reset:
 /* Ends what weft_stop() began. */
 static void weft_restart(struct weft_device *wdev)
 {
+	int ret;
+
 	atomic_inc(&wdev->resets);
-	if (weft_start(wdev)) {
+	ret = weft_start(wdev);
+	if (ret) {
 		WRITE_ONCE(wdev->life, WEFT_FAILED);
 		drm_err(&wdev->drm, "not usable; once the cause is cured: echo 1 > /sys/bus/pci/devices/%s/reset\n",
 			pci_name(wdev->pdev));
@@ -114,6 +118,8 @@ static void weft_restart(struct weft_device *wdev)
 		drm_info(&wdev->drm, "ready again; what was open before is lost\n");
 	}
 	up_write(&wdev->reset_sem);
+	if (!ret)
+		blocking_notifier_call_chain(&wdev->notify, WEFT_NOTICE_READY, NULL);
 }
 
 static void weft_recover(struct work_struct *work)
@@ -139,6 +145,7 @@ static void weft_recover(struct work_struct *work)
 int weft_reset_init(struct weft_device *wdev)
 {
 	init_rwsem(&wdev->reset_sem);
+	BLOCKING_INIT_NOTIFIER_HEAD(&wdev->notify);
 	INIT_WORK(&wdev->recover_work, weft_recover);
 	wdev->life = WEFT_RESETTING;
 	return drmm_mutex_init(&wdev->drm, &wdev->end_lock);
@@ -174,22 +181,26 @@ void weft_fail(struct weft_device *wdev, const char *what)
  */
 void weft_settle(struct weft_device *wdev)
 {
+	bool ready;
+
+	/* Ready means that it was reset after the loss. Others use it then: they are not to wait for us. */
+	down_read(&wdev->reset_sem);
+	ready = READ_ONCE(wdev->life) == WEFT_READY;
+	up_read(&wdev->reset_sem);
+	if (ready)
+		return;
 	down_write(&wdev->reset_sem);
-	/* Ready means that it was reset after the loss. */
 	if (READ_ONCE(wdev->life) != WEFT_READY)
 		weft_fw_reset(wdev);
 	up_write(&wdev->reset_sem);
 }
 
-/* Removal: the device stops, users lose it, and what they held of it is released. */
-void weft_leave(struct weft_device *wdev)
+/* For the removal: nobody uses the device any more, and no reset begins. */
+void weft_stop_for_good(struct weft_device *wdev)
 {
 	disable_work_sync(&wdev->recover_work);
 	weft_stop(wdev, WEFT_GONE);
 	up_write(&wdev->reset_sem);
-
-	drm_dev_unplug(&wdev->drm);
-	weft_ctx_close_all(wdev);
 }
 
 static void weft_reset_prepare(struct pci_dev *pdev)

@@ -2,12 +2,21 @@
 /**
  * ioctls of /dev/accel/accelN as the weft driver gives them.
  *
- * An open file is one hardware context: its memory, queues, sync objects and channels go with it, also after kill -9.
- * Every structure starts with its size and flags: a shorter (older) structure is accepted, a longer one is accepted when what
- * the driver does not know is zero (-E2BIG otherwise); `size` is the size that the ioctl's number carries. Unknown flags are
- * -EINVAL. After a device reset or removal each call gives -ENODEV (removed), or -EIO (context lost): close and open again. Only
- * CONTEXT tells the state of a lost context, and INFO, PORT and LOG ask the device, not the context: they answer as soon as it
- * is ready. HBM that is mapped then gives SIGBUS; the doorbell page, rings and the shadow array stay harmless.
+ * An open file is one hardware context, made by the first call that needs it (-EBUSY: the device has no further
+ * one): its memory, queues, sync objects and channels go with it, also after kill -9. INFO, PORT and LOG need none:
+ * they work on a device that is full, and on one that failed, INFO and LOG tell what was known last.
+ *
+ * How structures grow, by one rule: each starts with its size and flags, and `size` is the size that the ioctl's
+ * number carries. New fields come at the end, and zero means in them what was so before. So a shorter (older)
+ * structure is accepted, what it lacks being zero and not being written; a longer one is accepted when what the
+ * driver does not know is zero (-E2BIG otherwise). What a pointer leads to has its size beside the pointer, in
+ * bytes (INFO's `bytes`: the driver writes no more, and says how much there is) or as elements of a structure that
+ * does not grow. Unknown flags are -EINVAL.
+ *
+ * After a device reset or removal each call gives -ENODEV (removed), or -EIO (context lost): close and open again.
+ * Only CONTEXT tells the state of a lost context. HBM that is mapped then gives SIGBUS; the doorbell page, rings
+ * and the shadow array stay harmless: rings say that they are halted once the device is gone, and no shadow value
+ * ever counts up any more.
  */
 #ifndef WEFT_ACCEL_H
 #define WEFT_ACCEL_H
@@ -22,7 +31,7 @@
 extern "C" {
 #endif
 
-#define WEFT_DRIVER_MAJOR 1
+#define WEFT_DRIVER_MAJOR 2
 #define WEFT_DRIVER_MINOR 0
 
 #define DRM_WEFT_INFO 0x00
@@ -45,9 +54,9 @@ extern "C" {
 
 /** Topics of DRM_WEFT_INFO; `data` points at `bytes` bytes, which come back as the size that there is. */
 #define WEFT_INFO_DEVICE 0 /* struct drm_weft_device */
-#define WEFT_INFO_COUNTERS 1 /* __u64[]: weft/hw/counters.h */
-#define WEFT_INFO_PORT_COUNTERS 2 /* __u64[] of port `index` */
-#define WEFT_INFO_SENSORS 3 /* struct weft_mbox_sensors */
+#define WEFT_INFO_COUNTERS 1 /* struct drm_weft_counter[]; -EIO when the device does not answer */
+#define WEFT_INFO_PORT_COUNTERS 2 /* struct drm_weft_counter[] of port `index` */
+#define WEFT_INFO_SENSORS 3 /* struct drm_weft_sensors */
 #define WEFT_INFO_HBM 4 /* struct drm_weft_hbm */
 
 struct drm_weft_info {
@@ -59,6 +68,10 @@ struct drm_weft_info {
 	__u32 bytes;
 	__u32 reserved;
 };
+
+#define WEFT_STATE_READY 0
+#define WEFT_STATE_RESETTING 1
+#define WEFT_STATE_FAILED 2 /* a recovery is tried, or was given up: see the kernel's log */
 
 struct drm_weft_device {
 	__u32 hw_version;
@@ -73,6 +86,26 @@ struct drm_weft_device {
 	__u8 serial[32];
 	__u8 bdf[16]; /* "0000:03:00.0" */
 	__u8 fw_name[32];
+	__u32 state; /* WEFT_STATE_* */
+	__u32 contexts; /* that files can have */
+	__u32 contexts_used;
+	__u32 reserved;
+};
+
+/** A counter is known by its name (weft/hw/counters.h has their meaning): their order may change. */
+struct drm_weft_counter {
+	__u8 name[32]; /* text, zero-filled */
+	__u64 value;
+};
+
+struct drm_weft_sensors {
+	__u64 time_ns; /* CLOCK_MONOTONIC of the reading, of the last one on a device that does not answer; 0: never */
+	__u32 temperature_mc; /* millidegrees Celsius */
+	__u32 hbm_temperature_mc;
+	__u32 power_mw;
+	__u32 voltage_mv;
+	__u32 clock_mhz;
+	__u32 reserved;
 };
 
 struct drm_weft_hbm {
@@ -144,12 +177,10 @@ struct drm_weft_handle {
 	__u32 reserved;
 };
 
-#define WEFT_SYNC_MIRROR (1u << 0) /* can be waited for and read in the shadow array */
-
 /** A run of sync objects, numbered first .. first + count - 1; their values go on from earlier use, read the shadow array. */
 struct drm_weft_sync_create {
 	__u32 size;
-	__u32 flags; /* WEFT_SYNC_* */
+	__u32 flags; /* 0 */
 	__u32 count;
 	__u32 first; /* out */
 };
@@ -218,11 +249,18 @@ struct drm_weft_wait_item {
 	__u64 value; /* wait until the object's value >= this */
 };
 
-#define WEFT_WAIT_ANY (1u << 0) /* one is enough; default: all */
+/** What failed. */
+#define WEFT_OBJECT_QUEUE 1
+#define WEFT_OBJECT_CHANNEL 2
+#define WEFT_OBJECT_DEVICE 5
+
+#define WEFT_WAIT_ANY (1u << 0) /* one item is enough; default: all */
+#define WEFT_WAIT_LISTED (1u << 1) /* only failures of `queues` and `channels` end the wait; default: of any queue or channel */
 
 /**
- * Waits. 0; -ETIME: time is over; -EIO: a queue or channel of the context failed (`error`, `object` say which);
- * -ENODEV: removed; -EINTR.
+ * Waits. 0: what was waited for is there, whatever has failed; -ETIME: time is over; -EIO: a queue or channel
+ * failed (`error`, `error_type`, `object` and `value` say which: the first of those that count), or the context is
+ * lost; -ENODEV: removed; -EINTR. Numbers in the lists that name nothing do not count.
  */
 struct drm_weft_wait {
 	__u32 size;
@@ -232,10 +270,14 @@ struct drm_weft_wait {
 	__u32 index; /* out with ANY: which */
 	__s64 deadline_ns; /* CLOCK_MONOTONIC; negative: none; 0: just look */
 	__u32 error; /* out: enum weft_error */
-	__u32 error_type; /* out: enum weft_event_type */
-	__u32 object; /* out: queue or channel that failed */
+	__u32 error_type; /* out: WEFT_OBJECT_* */
+	__u32 object; /* out: number of the queue, or QPN of the channel */
 	__u32 reserved;
 	__u64 value; /* out: slot index of the failed command */
+	__u64 queues; /* with LISTED: pointer to __u32[queue_count], numbers */
+	__u64 channels; /* with LISTED: pointer to __u32[channel_count], QPNs */
+	__u32 queue_count; /* both together: 0..4096 */
+	__u32 channel_count;
 };
 
 struct drm_weft_port {
@@ -246,9 +288,20 @@ struct drm_weft_port {
 	__u8 mac[6]; /* out */
 	__u8 admin_up; /* out */
 	__u8 reserved;
-	__u8 gid[16]; /* out */
+	__u8 ipv4[4]; /* out; 0: none */
+	__u8 ipv6[16]; /* out; 0: none */
 	__u32 mtu; /* out: bytes of payload a packet */
 	__u32 speed_mbps; /* out */
+	__u32 flaps; /* out: times that the link went down */
+};
+
+/** A record of the firmware's log. */
+struct drm_weft_log_record {
+	__u32 number; /* counts up from 1 */
+	__u16 severity; /* 3 error, 4 warning, 6 info: syslog's */
+	__u16 code;
+	__u64 time_ms; /* since the firmware started */
+	__u8 text[64]; /* zero-filled, ends with a zero */
 };
 
 struct drm_weft_log {
@@ -256,7 +309,7 @@ struct drm_weft_log {
 	__u32 flags;
 	__u32 first; /* in: record to start with; out: first that is here */
 	__u32 count; /* in: room; out: records */
-	__u64 records; /* pointer to struct weft_log_record */
+	__u64 records; /* pointer to struct drm_weft_log_record */
 };
 
 #define DRM_IOCTL_WEFT_INFO DRM_IOWR(DRM_COMMAND_BASE + DRM_WEFT_INFO, struct drm_weft_info)

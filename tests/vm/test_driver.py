@@ -125,10 +125,44 @@ class Driver(DriverCase):
             done""")
         self.works()
 
+    def test_no_success_after_unbind(self):
+        """The runtime looks at shadow values and rings without a system call: what it finds there must not pass for success."""
+        self.sh(f"""
+            d={BDF}
+            rm -f /tmp/go; mkfifo /tmp/go
+            weft-gonetest </tmp/go >/tmp/said & p=$!
+            exec 7>/tmp/go
+            until grep -q ready /tmp/said; do kill -0 $p; sleep 0.1; done
+            echo $d >/sys/bus/pci/drivers/weft/unbind
+            echo >&7
+            wait $p
+            echo $d >/sys/bus/pci/drivers/weft/bind""")
+        self.works()
+
+    def test_open_while_unbinding(self):
+        self.sh(f"""
+            d={BDF}
+            rm -f /tmp/stop
+            weft-drvtest opens & p=$!
+            weft-drvtest opens & q=$!
+            for i in $(seq 10); do
+                echo $d >/sys/bus/pci/drivers/weft/unbind
+                echo $d >/sys/bus/pci/drivers/weft/bind
+            done
+            touch /tmp/stop
+            wait $p
+            wait $q""", 300)
+        self.works()
+
+    def test_lost_files_are_closed(self):
+        self.sh("weft-drvtest innocent", 300)
+        self.works()
+
     def test_device_falls_off_the_bus(self):
         """All reads give ones: users get errors, and once the device is back a reset brings it to work."""
         out = self.sh(f"""
             d={BDF}
+            weft-drvtest info
             weft-drvtest reset >/tmp/said & p=$!
             until grep -q busy /tmp/said; do kill -0 $p; sleep 0.1; done
             setpci -s $d COMMAND=0:2
@@ -136,6 +170,8 @@ class Driver(DriverCase):
             wait $p
             if weft-drvtest smoke 2>/dev/null; then exit 1; fi
             dmesg | tail -n 8
+            until dmesg | grep -q 'not usable; once'; do sleep 0.1; done
+            weft-drvtest failed
             setpci -s $d COMMAND=2:2
             echo 1 >/sys/bus/pci/devices/$d/reset""")
         self.assertIn("does not answer on the bus", out)
@@ -233,9 +269,9 @@ class ExportCase(DriverCase):
         self.exporter, self.peer = self.sh(
             "for d in /sys/class/accel/accel[01]; do basename $(readlink -f $d/device); done").split()
 
-    def attach(self, peer):
+    def attach(self, peer, how="export"):
         """(exit code, output) of weft-drvtest export."""
-        r = self.cluster.run(0, f"weft-drvtest export {peer}", 30)
+        r = self.cluster.run(0, f"weft-drvtest {how} {peer}", 30)
         return r.rc, r.out
 
     def detach(self):
@@ -263,6 +299,36 @@ class Export(ExportCase):
             self.assertEqual(address, at)
             self.assertEqual(length % 4096, 0)
             at += length
+
+    def test_segment_boundary(self):
+        """No segment crosses what the importer's device cannot cross; together they are the object."""
+        self.sh(f"echo boundary {self.peer} fffff >/dev/weft_importer")
+        try:
+            rc, out = self.attach(self.peer)
+            self.assertEqual(rc, 0)
+            segments = self.segments()
+            self.detach()
+        finally:
+            self.sh(f"echo boundary {self.peer} ffffffffffffffff >/dev/weft_importer")
+        at = self.bar2(self.exporter) + int(out, 16)
+        for address, length in segments:
+            self.assertEqual(address, at)
+            self.assertEqual(address >> 20, (address + length - 1) >> 20)
+            at += length
+        self.assertEqual(sum(length for _, length in segments), (3 << 20) + 4096)
+
+    def test_reset_is_told(self):
+        """A dynamic importer hears that the content is lost, once a reset; who pinned it is not called."""
+        self.assertEqual(self.attach(self.peer, "watch")[0], 0)
+        self.assertEqual(self.sh("cat /dev/weft_importer").strip(), "moved 0")
+        for times in (1, 2):
+            self.sh(f"echo 1 >/sys/bus/pci/devices/{self.exporter}/reset")
+            self.assertEqual(self.sh("cat /dev/weft_importer").strip(), f"moved {times}")
+        self.detach()
+        self.assertEqual(self.attach(self.peer)[0], 0)
+        self.sh(f"dmesg -C; echo 1 >/sys/bus/pci/devices/{self.exporter}/reset")
+        self.assertNotIn("pinned memory moves", self.sh("dmesg"))
+        self.detach()
 
     def test_memory_stays_while_attached(self):
         """The process is gone, its memory is not handed out before the importer lets go."""

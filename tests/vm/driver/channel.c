@@ -56,7 +56,10 @@ void test_channel(void) {
   struct drm_weft_port port = {.size = sizeof(port)};
   CHECK_EQ(call(a.fd, DRM_IOCTL_WEFT_PORT, &port), 0);
   CHECK_EQ(memcmp(ca.local.mac, port.mac, 6), 0);
-  CHECK_EQ(memcmp(ca.local.gid, port.gid, 16), 0);
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  CHECK_EQ(memcmp(ca.local.gid, mapped, sizeof(mapped)), 0);
+  CHECK_EQ(memcmp(ca.local.gid + 12, port.ipv4, sizeof(port.ipv4)), 0);
+  CHECK(port.ipv6[0] == 0xfe && port.ipv6[1] == 0x80); /* link-local */
   CHECK_EQ(128u << ca.local.mtu, port.mtu);
   CHECK_EQ(channel_query(&a, ca.channel).state, WEFT_QPS_INIT);
   CHECK_EQ(channel_connect(&a, ca.channel, &cb.local), 0);
@@ -92,6 +95,11 @@ void test_channel(void) {
   CHECK_EQ(sync_wait(&a, done, sent + 1, 20, &wait), -EIO);
   CHECK_EQ(wait.error, WEFT_ERR_REMOTE_ACCESS);
   CHECK_EQ(((uint64_t*)closed.map)[0], 0);
+  const uint32_t mine = ca.channel, theirs = cb.channel;
+  CHECK_EQ(sync_wait_listed(&a, done, sent + 1, 10, (struct listed){NULL, 0, &mine, 1}, &wait), -EIO);
+  CHECK_EQ(wait.error_type, WEFT_OBJECT_CHANNEL);
+  CHECK_EQ(wait.object, ca.channel);
+  CHECK_EQ(sync_wait_listed(&a, done, sent + 1, 0.2, (struct listed){NULL, 0, &theirs, 1}, NULL), -ETIME);
   CHECK_EQ(channel_query(&a, ca.channel).state, WEFT_QPS_ERR);
 
   CHECK_EQ(queue_destroy(&queue), 0);
@@ -107,6 +115,12 @@ void test_channel_wrong(void) {
   struct drm_weft_channel_create c, d;
   const uint32_t sync = sync_create(&device, 2);
   CHECK_EQ(channel_create(&device, sync + 1, 2, &c), -ENOENT); /* one of them was not created */
+  /* A channel without sync objects keeps none. */
+  CHECK_EQ(channel_create(&device, sync + 1, 0, &c), 0);
+  struct drm_weft_sync_destroy destroy = {.size = sizeof(destroy), .first = sync, .count = 2};
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_SYNC_DESTROY, &destroy), 0);
+  CHECK_EQ(channel_destroy(&device, c.channel), 0);
+  CHECK_EQ(sync_create(&device, 2), sync);
   CHECK_EQ(channel_create(&device, UINT32_MAX, 2, &c), -ENOENT);
   c = (struct drm_weft_channel_create){.size = sizeof(c), .port = 99};
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_CHANNEL_CREATE, &c), -EINVAL);

@@ -71,8 +71,16 @@ void bo_close(struct device* device, struct bo* bo) {
   CHECK_EQ(gem_close(device->fd, bo->handle), 0);
 }
 
+int info(int fd, uint32_t topic, uint32_t index, void* data, uint32_t* bytes) {
+  struct drm_weft_info args = {
+      .size = sizeof(args), .topic = topic, .index = index, .data = (uintptr_t)data, .bytes = *bytes};
+  const int ret = call(fd, DRM_IOCTL_WEFT_INFO, &args);
+  *bytes = args.bytes;
+  return ret;
+}
+
 uint32_t sync_create(struct device* device, uint32_t count) {
-  struct drm_weft_sync_create create = {.size = sizeof(create), .flags = WEFT_SYNC_MIRROR, .count = count};
+  struct drm_weft_sync_create create = {.size = sizeof(create), .count = count};
   NEED(call(device->fd, DRM_IOCTL_WEFT_SYNC_CREATE, &create) == 0);
   return create.first;
 }
@@ -81,11 +89,30 @@ void sync_signal(struct device* device, uint32_t sync, uint32_t amount) {
   device->doorbell[WEFT_DB_SIGNAL / 8] = WEFT_DB_PAIR(sync, amount);
 }
 
-int sync_wait(struct device* device, uint32_t sync, uint64_t value, double seconds, struct drm_weft_wait* out) {
+static int wait_for(struct device* device, uint32_t sync, uint64_t value, double seconds, struct drm_weft_wait* wait) {
   struct drm_weft_wait_item item = {.sync = sync, .value = value};
-  struct drm_weft_wait wait = {.size = sizeof(wait), .items = (uintptr_t)&item, .count = 1};
-  wait.deadline_ns = seconds == 0 ? 0 : now_ns() + (int64_t)(seconds * 1e9);
-  const int ret = call(device->fd, DRM_IOCTL_WEFT_WAIT, &wait);
+  wait->size = sizeof(*wait);
+  wait->items = (uintptr_t)&item;
+  wait->count = 1;
+  wait->deadline_ns = seconds == 0 ? 0 : now_ns() + (int64_t)(seconds * 1e9);
+  return call(device->fd, DRM_IOCTL_WEFT_WAIT, wait);
+}
+
+int sync_wait(struct device* device, uint32_t sync, uint64_t value, double seconds, struct drm_weft_wait* out) {
+  struct drm_weft_wait wait = {0};
+  const int ret = wait_for(device, sync, value, seconds, &wait);
+  if (out) *out = wait;
+  return ret;
+}
+
+int sync_wait_listed(struct device* device, uint32_t sync, uint64_t value, double seconds, struct listed listed,
+                     struct drm_weft_wait* out) {
+  struct drm_weft_wait wait = {.flags = WEFT_WAIT_LISTED,
+                               .queues = (uintptr_t)listed.queue,
+                               .queue_count = listed.queues,
+                               .channels = (uintptr_t)listed.channel,
+                               .channel_count = listed.channels};
+  const int ret = wait_for(device, sync, value, seconds, &wait);
   if (out) *out = wait;
   return ret;
 }

@@ -87,10 +87,22 @@ int bo_create(struct device* device, uint64_t bytes, uint32_t flags, struct bo* 
 void bo_close(struct device* device, struct bo* bo);
 int gem_close(int fd, uint32_t handle);
 
+int info(int fd, uint32_t topic, uint32_t index, void* data, uint32_t* bytes);
+
 uint32_t sync_create(struct device* device, uint32_t count);
 void sync_signal(struct device* device, uint32_t sync, uint32_t amount);
 /* One item; `seconds` from now. */
 int sync_wait(struct device* device, uint32_t sync, uint64_t value, double seconds, struct drm_weft_wait* out);
+
+/* Only failures of these queues and channels count. */
+struct listed {
+  const uint32_t* queue;
+  uint32_t queues;
+  const uint32_t* channel;
+  uint32_t channels;
+};
+int sync_wait_listed(struct device* device, uint32_t sync, uint64_t value, double seconds, struct listed listed,
+                     struct drm_weft_wait* out);
 
 int queue_create(struct device* device, uint32_t entries, uint32_t flags, struct queue* queue);
 int queue_destroy(struct queue* queue);
@@ -113,6 +125,8 @@ void test_bo_mmap(void);
 void test_bo_share(void);
 void test_host(void);
 void test_host_limit(void);
+void test_bo_zero_shares(void);
+void test_full(void);
 void test_sync(void);
 void test_sync_threads(void);
 void test_sync_wrong(void);
@@ -120,6 +134,7 @@ void test_queue_ops(void);
 void test_queue_hbm(void);
 void test_queue_wrap(void);
 void test_queue_error(void);
+void test_queue_events_lost(void);
 void test_queue_wrong(void);
 void test_queue_destroy_waiting(void);
 void test_isolation(void);
@@ -133,6 +148,9 @@ int mode_busy(void);
 int mode_reset(void);
 int mode_look(void);
 int mode_hold(void);
-int mode_export(const char* bdf);
+int mode_innocent(void);
+int mode_failed(void);
+int mode_opens(void);
+int mode_export(const char* bdf, bool mapped);
 
 #endif

@@ -3,7 +3,11 @@
  * weft-drvtest [--device PATH] [CASE...]   runs cases (default: all), one line each; exit code 1 when one fails
  * weft-drvtest list                        names them
  * weft-drvtest smoke | busy | reset | hold   one copy; busy until killed; busy until reset; busy until removed
+ * weft-drvtest innocent                    the device is reset, lost files are closed: nobody else notices
+ * weft-drvtest failed                      what a device that failed still tells
+ * weft-drvtest opens                       opens over and over until /tmp/stop is there
  * weft-drvtest export BDF                  an object, attached for the function BDF by the module weft_importer
+ * weft-drvtest watch BDF                   the same, neither pinned nor mapped
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +25,8 @@ static const struct {
     {"bo_zeroed", test_bo_zeroed},
     {"bo_exhaust", test_bo_exhaust},
     {"bo_mmap", test_bo_mmap},
+    {"bo_zero_shares", test_bo_zero_shares},
+    {"full", test_full},
     {"bo_share", test_bo_share},
     {"sync", test_sync},
     {"sync_threads", test_sync_threads},
@@ -29,6 +35,7 @@ static const struct {
     {"queue_hbm", test_queue_hbm},
     {"queue_wrap", test_queue_wrap},
     {"queue_error", test_queue_error},
+    {"queue_events_lost", test_queue_events_lost},
     {"queue_wrong", test_queue_wrong},
     {"queue_destroy_waiting", test_queue_destroy_waiting},
     {"host", test_host},
@@ -42,7 +49,10 @@ static const struct {
 static const struct {
   const char* name;
   int (*run)(void);
-} modes[] = {{"smoke", mode_smoke}, {"busy", mode_busy}, {"reset", mode_reset}, {"look", mode_look}, {"hold", mode_hold}};
+} modes[] = {
+    {"smoke", mode_smoke}, {"busy", mode_busy},         {"reset", mode_reset},   {"look", mode_look},
+    {"hold", mode_hold},   {"innocent", mode_innocent}, {"failed", mode_failed},     {"opens", mode_opens},
+};
 
 static int run(size_t i) {
   const int64_t start = now_ns();
@@ -71,7 +81,8 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < COUNT(modes); ++i) {
     if (strcmp(argv[first], modes[i].name) == 0) return modes[i].run();
   }
-  if (strcmp(argv[first], "export") == 0 && first + 1 < argc) return mode_export(argv[first + 1]);
+  if (strcmp(argv[first], "export") == 0 && first + 1 < argc) return mode_export(argv[first + 1], true);
+  if (strcmp(argv[first], "watch") == 0 && first + 1 < argc) return mode_export(argv[first + 1], false);
   for (; first < argc; ++first) {
     size_t i = 0;
     while (i < COUNT(cases) && strcmp(argv[first], cases[i].name) != 0) ++i;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Information, HBM objects, host memory. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,14 +10,6 @@
 #include <unistd.h>
 
 #include "device.h"
-
-static int info(struct device* device, uint32_t topic, uint32_t index, void* data, uint32_t* bytes) {
-  struct drm_weft_info args = {
-      .size = sizeof(args), .topic = topic, .index = index, .data = (uintptr_t)data, .bytes = *bytes};
-  const int ret = call(device->fd, DRM_IOCTL_WEFT_INFO, &args);
-  *bytes = args.bytes;
-  return ret;
-}
 
 /* BAR2 as the kernel's PCI code sized it. */
 static uint64_t bar2_bytes(const char* bdf) {
@@ -32,11 +25,17 @@ static uint64_t bar2_bytes(const char* bdf) {
   return end - start + 1;
 }
 
+static uint64_t counter_of(const struct drm_weft_counter* counter, uint32_t bytes, const char* name) {
+  for (size_t i = 0; i < bytes / sizeof(*counter); ++i)
+    if (strcmp((const char*)counter[i].name, name) == 0) return counter[i].value;
+  return UINT64_MAX;
+}
+
 void test_info(void) {
   struct device device = device_open();
   struct drm_weft_device it;
   uint32_t bytes = sizeof(it);
-  CHECK_EQ(info(&device, WEFT_INFO_DEVICE, 0, &it, &bytes), 0);
+  CHECK_EQ(info(device.fd, WEFT_INFO_DEVICE, 0, &it, &bytes), 0);
   CHECK_EQ(bytes, sizeof(it));
   CHECK_EQ(it.hw_version >> 16, WEFT_HW_MAJOR);
   CHECK(it.fw_version != 0);
@@ -48,43 +47,49 @@ void test_info(void) {
   CHECK_EQ(it.serial[sizeof(it.serial) - 1], 0);
   CHECK(strchr((char*)it.bdf, ':') != NULL);
 
-  uint64_t counters[WEFT_CTR_COUNT];
-  bytes = sizeof(counters);
-  CHECK_EQ(info(&device, WEFT_INFO_COUNTERS, 0, counters, &bytes), 0);
-  CHECK_EQ(bytes, sizeof(counters));
-  CHECK(counters[WEFT_CTR_mbox_requests] > 0);
-  CHECK_EQ(counters[WEFT_CTR_mmio_unknown], 0);
+  CHECK_EQ(it.state, WEFT_STATE_READY);
+  CHECK(it.contexts >= 1 && it.contexts_used >= 1 && it.contexts_used <= it.contexts);
 
-  uint64_t port[WEFT_PCTR_COUNT];
-  bytes = sizeof(port);
-  CHECK_EQ(info(&device, WEFT_INFO_PORT_COUNTERS, it.ports - 1, port, &bytes), 0);
-  CHECK_EQ(bytes, sizeof(port));
-  bytes = sizeof(port);
-  CHECK_EQ(info(&device, WEFT_INFO_PORT_COUNTERS, it.ports, port, &bytes), -EINVAL);
+  static struct drm_weft_counter counter[256];
+  bytes = sizeof(counter);
+  CHECK_EQ(info(device.fd, WEFT_INFO_COUNTERS, 0, counter, &bytes), 0);
+  CHECK_EQ(bytes, WEFT_CTR_COUNT * sizeof(counter[0]));
+  CHECK(counter_of(counter, bytes, "mbox_requests") > 0);
+  CHECK_EQ(counter_of(counter, bytes, "mmio_unknown"), 0);
+  CHECK_EQ(counter_of(counter, bytes, "no_such_counter"), UINT64_MAX);
 
-  struct weft_mbox_sensors sensors;
+  bytes = sizeof(counter);
+  CHECK_EQ(info(device.fd, WEFT_INFO_PORT_COUNTERS, it.ports - 1, counter, &bytes), 0);
+  CHECK_EQ(bytes, WEFT_PCTR_COUNT * sizeof(counter[0]));
+  CHECK(counter_of(counter, bytes, "rx_frames") != UINT64_MAX);
+  bytes = sizeof(counter);
+  CHECK_EQ(info(device.fd, WEFT_INFO_PORT_COUNTERS, it.ports, counter, &bytes), -EINVAL);
+
+  struct drm_weft_sensors sensors;
   bytes = sizeof(sensors);
-  CHECK_EQ(info(&device, WEFT_INFO_SENSORS, 0, &sensors, &bytes), 0);
+  const uint64_t before = (uint64_t)now_ns();
+  CHECK_EQ(info(device.fd, WEFT_INFO_SENSORS, 0, &sensors, &bytes), 0);
   CHECK(sensors.temperature_mc > 1000 && sensors.temperature_mc < 150000);
+  CHECK(sensors.time_ns >= before && sensors.time_ns <= (uint64_t)now_ns());
 
   struct drm_weft_hbm hbm;
   bytes = sizeof(hbm);
-  CHECK_EQ(info(&device, WEFT_INFO_HBM, 0, &hbm, &bytes), 0);
+  CHECK_EQ(info(device.fd, WEFT_INFO_HBM, 0, &hbm, &bytes), 0);
   CHECK_EQ(hbm.total, it.hbm_bytes);
   CHECK(hbm.largest_free <= hbm.total - hbm.used);
 
   /* Room for a part gets a part and the whole size; nothing is written beyond. */
   uint64_t part[2] = {0, 0x5a5a5a5a5a5a5a5aull};
   bytes = sizeof(part[0]);
-  CHECK_EQ(info(&device, WEFT_INFO_HBM, 0, part, &bytes), 0);
+  CHECK_EQ(info(device.fd, WEFT_INFO_HBM, 0, part, &bytes), 0);
   CHECK_EQ(bytes, sizeof(hbm));
   CHECK_EQ(part[0], hbm.total);
   CHECK_EQ(part[1], 0x5a5a5a5a5a5a5a5aull);
 
   bytes = sizeof(hbm);
-  CHECK_EQ(info(&device, 99, 0, &hbm, &bytes), -EINVAL);
-  CHECK_EQ(info(&device, WEFT_INFO_HBM, 1, &hbm, &bytes), -EINVAL);
-  CHECK_EQ(info(&device, WEFT_INFO_HBM, 0, (void*)8, &bytes), -EFAULT);
+  CHECK_EQ(info(device.fd, 99, 0, &hbm, &bytes), -EINVAL);
+  CHECK_EQ(info(device.fd, WEFT_INFO_HBM, 1, &hbm, &bytes), -EINVAL);
+  CHECK_EQ(info(device.fd, WEFT_INFO_HBM, 0, (void*)8, &bytes), -EFAULT);
 
   struct drm_weft_port p = {.size = sizeof(p)};
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_PORT, &p), 0);
@@ -94,10 +99,11 @@ void test_info(void) {
   p.port = it.ports;
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_PORT, &p), -EINVAL);
 
-  struct weft_log_record record[64];
+  struct drm_weft_log_record record[64];
   struct drm_weft_log log = {.size = sizeof(log), .count = COUNT(record), .records = (uintptr_t)record};
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_LOG, &log), 0);
   CHECK(log.count >= 1 && log.count <= COUNT(record));
+  CHECK(record[0].text[0] != 0 && record[0].text[sizeof(record[0].text) - 1] == 0);
   for (uint32_t i = 0; i < log.count; ++i) CHECK_EQ(record[i].number, log.first + i);
   log.count = 0;
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_LOG, &log), 0);
@@ -234,7 +240,7 @@ void test_bo_exhaust(void) {
   static uint32_t handle[4096];
   uint32_t count = 0;
   int ret = 0;
-  CHECK_EQ(info(&device, WEFT_INFO_HBM, 0, &before, &bytes), 0);
+  CHECK_EQ(info(device.fd, WEFT_INFO_HBM, 0, &before, &bytes), 0);
   const uint64_t piece = before.total / 64;
   while (count < COUNT(handle)) {
     struct drm_weft_bo_create create = {.size = sizeof(create), .bytes = piece};
@@ -250,11 +256,78 @@ void test_bo_exhaust(void) {
   CHECK_EQ(bo_wrong(&device, piece, 0, 0), 0);
   for (uint32_t i = 1; i < count; i += 2) CHECK_EQ(gem_close(device.fd, handle[i]), 0);
   bytes = sizeof(after);
-  CHECK_EQ(info(&device, WEFT_INFO_HBM, 0, &after, &bytes), 0);
+  CHECK_EQ(info(device.fd, WEFT_INFO_HBM, 0, &after, &bytes), 0);
   CHECK_EQ(after.used, before.used);
   CHECK_EQ(after.objects, before.objects);
   CHECK_EQ(after.largest_free, before.largest_free);
   device_close(&device);
+}
+
+static void* allocate_half(void* data) {
+  struct drm_weft_bo_create create = {.size = sizeof(create)};
+  struct drm_weft_hbm hbm;
+  uint32_t bytes = sizeof(hbm);
+  bool* done = data;
+  const int fd = open(device_path, O_RDWR | O_CLOEXEC);
+  CHECK_EQ(info(fd, WEFT_INFO_HBM, 0, &hbm, &bytes), 0);
+  create.bytes = hbm.total / 2;
+  CHECK_EQ(call(fd, DRM_IOCTL_WEFT_BO_CREATE, &create), 0);
+  __atomic_store_n(done, true, __ATOMIC_RELEASE);
+  close(fd);
+  return NULL;
+}
+
+/* Zeroing for one user lets the others' requests pass: many of them, in one large allocation. */
+void test_bo_zero_shares(void) {
+  struct device device = device_open();
+  struct drm_weft_port port = {.size = sizeof(port)};
+  bool done = false;
+  pthread_t thread;
+  unsigned answered = 0;
+  NEED(pthread_create(&thread, NULL, allocate_half, &done) == 0);
+  for (; !__atomic_load_n(&done, __ATOMIC_ACQUIRE); ++answered)
+    CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_PORT, &port), 0);
+  pthread_join(thread, NULL);
+  CHECK(answered >= 32); /* in steps of 64 MiB there would be 8 or so */
+  device_close(&device);
+}
+
+/* All contexts are in use: the device can still be asked, and says so. */
+void test_full(void) {
+  enum { kMost = 300 };
+  static int fd[kMost];
+  struct drm_weft_context context = {.size = sizeof(context)};
+  struct drm_weft_device it;
+  uint32_t bytes = sizeof(it);
+  int count = 0, ret = 0;
+  while (count < kMost) {
+    fd[count] = open(device_path, O_RDWR | O_CLOEXEC);
+    NEED(fd[count] != -1);
+    ret = call(fd[count++], DRM_IOCTL_WEFT_CONTEXT, &context);
+    if (ret) break;
+  }
+  CHECK_EQ(ret, -EBUSY);
+  const int late = fd[count - 1];
+  CHECK_EQ(info(late, WEFT_INFO_DEVICE, 0, &it, &bytes), 0);
+  CHECK_EQ(it.contexts_used, it.contexts);
+  CHECK_EQ(count - 1, it.contexts);
+  struct drm_weft_sensors sensors;
+  bytes = sizeof(sensors);
+  CHECK_EQ(info(late, WEFT_INFO_SENSORS, 0, &sensors, &bytes), 0);
+  struct drm_weft_port port = {.size = sizeof(port)};
+  CHECK_EQ(call(late, DRM_IOCTL_WEFT_PORT, &port), 0);
+  struct drm_weft_log_record record[4];
+  struct drm_weft_log log = {.size = sizeof(log), .count = COUNT(record), .records = (uintptr_t)record};
+  CHECK_EQ(call(late, DRM_IOCTL_WEFT_LOG, &log), 0);
+  CHECK(log.count >= 1);
+  struct drm_weft_bo_create create = {.size = sizeof(create), .bytes = 4096};
+  CHECK_EQ(call(late, DRM_IOCTL_WEFT_BO_CREATE, &create), -EBUSY);
+  struct drm_weft_sync_create sync = {.size = sizeof(sync), .count = 1};
+  CHECK_EQ(call(late, DRM_IOCTL_WEFT_SYNC_CREATE, &sync), -EBUSY);
+  /* One goes, and what was refused works. */
+  close(fd[0]);
+  CHECK_EQ(call(late, DRM_IOCTL_WEFT_SYNC_CREATE, &sync), 0);
+  for (int i = 1; i < count; ++i) close(fd[i]);
 }
 
 void test_bo_mmap(void) {
@@ -412,6 +485,9 @@ void test_host_limit(void) {
     CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
     CHECK_EQ(setuid(65534), 0);
     CHECK_EQ(host_register(&device, memory, MIB(1), WEFT_HOST_WRITE, &r), -ENOMEM);
+    /* However much it is, nothing is allocated for it. */
+    CHECK_EQ(host_register(&device, (void*)4096, 1ull << 37, WEFT_HOST_WRITE, &r), -ENOMEM);
+    CHECK_EQ(host_register(&device, (void*)4096, 1ull << 40, WEFT_HOST_WRITE, &r), -EINVAL);
     /* Nothing of the refused one is counted; what is given back is there again. */
     for (int i = 0; i < 8; ++i) {
       CHECK_EQ(host_register(&device, memory, KIB(48), WEFT_HOST_WRITE, &r), 0);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Command queues through a raw ring. */
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,6 +116,79 @@ void test_queue_wrap(void) {
   device_close(&device);
 }
 
+static volatile bool spinning;
+
+/* Keeps a CPU from everybody else, interrupt threads included. */
+static void* spin(void* data) {
+  const struct sched_param param = {.sched_priority = 99};
+  cpu_set_t cpu;
+  CPU_ZERO(&cpu);
+  CPU_SET((size_t)data, &cpu);
+  NEED(pthread_setaffinity_np(pthread_self(), sizeof(cpu), &cpu) == 0);
+  NEED(pthread_setschedparam(pthread_self(), SCHED_FIFO, &param) == 0);
+  while (spinning) continue;
+  return NULL;
+}
+
+/* More queues fail at once than the event queue has room for, while nobody can read it: each waiter is told. */
+void test_queue_events_lost(void) {
+  enum { kContexts = 20, kCpus = 16 };
+  static struct device device[kContexts];
+  static struct queue queue[kContexts][WEFT_QUEUES_PER_CONTEXT];
+  static struct drm_weft_counter counter[256];
+  const struct sched_param high = {.sched_priority = 98}, plain = {0};
+  const struct weft_cmd wrong = {.op = 0xff, .version = WEFT_CMD_VERSION, .wait_id = WEFT_SYNC_NONE};
+  const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  pthread_t spinner[kCpus];
+  uint64_t lost[2] = {0};
+  NEED(cpus >= 1 && cpus <= kCpus);
+  for (size_t c = 0; c < kContexts; ++c) {
+    device[c] = device_open();
+    for (size_t q = 0; q < WEFT_QUEUES_PER_CONTEXT; ++q) {
+      /* One ring in HBM, and those in host memory. */
+      NEED(queue_create(&device[c], 16, q == 0 ? WEFT_QUEUE_IN_HBM : 0, &queue[c][q]) == 0);
+      queue_put(&queue[c][q], &wrong);
+      NEED(queue[c][q].head->state == WEFT_QUEUE_RUNNING); /* mapped, before nobody else may run */
+    }
+  }
+  for (int round = 0; round < 2; ++round) {
+    uint32_t bytes = sizeof(counter);
+    CHECK_EQ(info(device[0].fd, WEFT_INFO_COUNTERS, 0, counter, &bytes), 0);
+    lost[round] = counter[WEFT_CTR_events_lost].value;
+    if (round == 1) break;
+    spinning = true;
+    for (long i = 0; i < cpus - 1; ++i) NEED(pthread_create(&spinner[i], NULL, spin, (void*)(i + 1)) == 0);
+    cpu_set_t first, all;
+    NEED(pthread_getaffinity_np(pthread_self(), sizeof(all), &all) == 0);
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    NEED(pthread_setaffinity_np(pthread_self(), sizeof(first), &first) == 0);
+    NEED(pthread_setschedparam(pthread_self(), SCHED_FIFO, &high) == 0);
+    usleep(10000); /* the others spin */
+    for (size_t c = 0; c < kContexts; ++c)
+      for (size_t q = 0; q < WEFT_QUEUES_PER_CONTEXT; ++q) queue_ring(&queue[c][q]);
+    for (size_t c = 0; c < kContexts; ++c)
+      for (size_t q = 0; q < WEFT_QUEUES_PER_CONTEXT; ++q)
+        while (queue[c][q].head->state != WEFT_QUEUE_HALTED) continue;
+    spinning = false;
+    NEED(pthread_setschedparam(pthread_self(), SCHED_OTHER, &plain) == 0);
+    NEED(pthread_setaffinity_np(pthread_self(), sizeof(all), &all) == 0);
+    for (long i = 0; i < cpus - 1; ++i) pthread_join(spinner[i], NULL);
+  }
+  CHECK(lost[1] > lost[0]); /* or this proves nothing */
+  for (size_t c = 0; c < kContexts; ++c) {
+    const uint32_t sync = sync_create(&device[c], 1);
+    for (uint32_t q = 0; q < WEFT_QUEUES_PER_CONTEXT; ++q) {
+      struct drm_weft_wait wait;
+      const struct listed it = {&queue[c][q].number, 1, NULL, 0};
+      CHECK_EQ(sync_wait_listed(&device[c], sync, UINT64_MAX, 20, it, &wait), -EIO);
+      CHECK_EQ(wait.error, WEFT_ERR_BAD_OP);
+      CHECK_EQ(wait.object, q);
+    }
+    device_close(&device[c]);
+  }
+}
+
 /* A failed command: the waiter learns which, and of which queue; without that queue all is well again. */
 void test_queue_error(void) {
   struct device device = device_open();
@@ -141,6 +216,16 @@ void test_queue_error(void) {
   CHECK_EQ(bad.head->error, WEFT_ERR_BAD_RANGE);
   CHECK_EQ(bad.head->error_index, 2);
   CHECK_EQ(sync_wait(&device, sync, base + 2, 0, NULL), 0); /* what was reached counts all the same */
+
+  /* Who lists what concerns them is not disturbed by others' failures. */
+  const uint32_t both[] = {good.number, bad.number}, nobody = 15;
+  CHECK_EQ(sync_wait_listed(&device, sync, base + 3, 0.3, (struct listed){both, 1, NULL, 0}, NULL), -ETIME);
+  CHECK_EQ(sync_wait_listed(&device, sync, base + 3, 0.3, (struct listed){&nobody, 1, NULL, 0}, NULL), -ETIME);
+  CHECK_EQ(sync_wait_listed(&device, sync, base + 3, 0, (struct listed){0}, NULL), -ETIME);
+  CHECK_EQ(sync_wait_listed(&device, sync, base + 3, 10, (struct listed){both, 2, NULL, 0}, &wait), -EIO);
+  CHECK_EQ(wait.error, WEFT_ERR_BAD_RANGE);
+  CHECK_EQ(wait.object, bad.number);
+  CHECK_EQ(sync_wait_listed(&device, sync, base + 3, 0.1, (struct listed){NULL, 0, both, 2}, NULL), -ETIME);
 
   const uint32_t number = bad.number;
   CHECK_EQ(queue_destroy(&bad), 0);

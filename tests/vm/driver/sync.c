@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sync objects and the wait. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -95,6 +96,10 @@ void test_sync_threads(void) {
 static void nothing(int number) { (void)number; }
 
 void test_sync_wrong(void) {
+  /* A file that has made nothing yet has nothing to wait for. */
+  struct device fresh = {.fd = open(device_path, O_RDWR | O_CLOEXEC)};
+  CHECK_EQ(sync_wait(&fresh, 0, 0, 0, NULL), -EINVAL);
+  close(fresh.fd);
   struct device device = device_open();
   struct drm_weft_sync_create create = {.size = sizeof(create)};
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_SYNC_CREATE, &create), -EINVAL);
@@ -103,13 +108,11 @@ void test_sync_wrong(void) {
   create.count = UINT32_MAX;
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_SYNC_CREATE, &create), -ENOSPC);
   create.count = 1;
-  create.flags = 2;
+  create.flags = 1;
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_SYNC_CREATE, &create), -EINVAL);
   create = (struct drm_weft_sync_create){.size = sizeof(create), .count = WEFT_SYNCS_PER_CONTEXT};
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_SYNC_CREATE, &create), 0);
   CHECK_EQ(create.first, 0);
-  /* Not mirrored: cannot be waited for. */
-  CHECK_EQ(sync_wait(&device, 0, 0, 0, NULL), -EINVAL);
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_SYNC_CREATE, &create), -ENOSPC);
   struct drm_weft_sync_destroy destroy = {.size = sizeof(destroy), .first = UINT32_MAX, .count = 2};
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_SYNC_DESTROY, &destroy), -ENOENT);
@@ -128,8 +131,23 @@ void test_sync_wrong(void) {
   wait.count = 65;
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_WAIT, &wait), -EINVAL);
   wait.count = 1;
-  wait.flags = 2;
+  wait.flags = 4;
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_WAIT, &wait), -EINVAL);
+  wait.flags = 0;
+  wait.queue_count = 1; /* not asked for */
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_WAIT, &wait), -EINVAL);
+  wait.flags = WEFT_WAIT_LISTED;
+  wait.queues = 8;
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_WAIT, &wait), -EFAULT);
+  wait.queue_count = UINT32_MAX;
+  wait.channel_count = 2;
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_WAIT, &wait), -EINVAL);
+  wait.queue_count = 4095;
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_WAIT, &wait), -EINVAL);
+  wait.queues = wait.queue_count = wait.channel_count = 0;
+  wait.reserved = 1;
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_WAIT, &wait), -EINVAL);
+  wait.reserved = 0;
   wait.flags = 0;
   wait.items = 8;
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_WAIT, &wait), -EFAULT);

@@ -4,7 +4,8 @@
  * and tells what it got. For tests of exporters.
  *
  * Write "attach BDF FD" or "detach" to /dev/weft_importer; the write fails as the import does. Read what is attached:
- * a line "ADDRESS LENGTH" (hexadecimal) a segment.
+ * a line "ADDRESS LENGTH" (hexadecimal) a segment. "watch BDF FD" attaches without pinning or mapping; read how often it
+ * was told that the memory moves: "moved N". "boundary BDF MASK" sets what the function's DMA segments do not cross.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
@@ -20,10 +21,14 @@ static DEFINE_MUTEX(lock);
 static struct pci_dev *function;
 static struct dma_buf_attachment *attachment;
 static struct sg_table *table;
+static unsigned int moved;
 
+/* Called with the reservation lock, as is pinning. */
 static void move_notify(struct dma_buf_attachment *attach)
 {
-	pr_warn("weft_importer: pinned memory moves\n");
+	moved++;
+	if (table)
+		pr_warn("weft_importer: pinned memory moves\n");
 }
 
 static const struct dma_buf_attach_ops attach_ops = {
@@ -31,17 +36,35 @@ static const struct dma_buf_attach_ops attach_ops = {
 	.move_notify = move_notify,
 };
 
-static int import_attach(const char *bdf, int fd)
+static struct pci_dev *find_function(const char *bdf)
 {
 	unsigned int domain, bus, slot, func;
+
+	if (sscanf(bdf, "%x:%x:%x.%x", &domain, &bus, &slot, &func) != 4)
+		return NULL;
+	return pci_get_domain_bus_and_slot(domain, bus, PCI_DEVFN(slot, func));
+}
+
+static int import_boundary(const char *bdf, unsigned long mask)
+{
+	struct pci_dev *pdev = find_function(bdf);
+
+	if (!pdev)
+		return -ENXIO;
+	dma_set_seg_boundary(&pdev->dev, mask);
+	pci_dev_put(pdev);
+	return 0;
+}
+
+static int import_attach(const char *bdf, int fd, bool map)
+{
 	struct dma_buf *dma_buf;
 	int ret;
 
 	if (attachment)
 		return -EBUSY;
-	if (sscanf(bdf, "%x:%x:%x.%x", &domain, &bus, &slot, &func) != 4)
-		return -EINVAL;
-	function = pci_get_domain_bus_and_slot(domain, bus, PCI_DEVFN(slot, func));
+	moved = 0;
+	function = find_function(bdf);
 	if (!function)
 		return -ENXIO;
 	dma_buf = dma_buf_get(fd);
@@ -54,6 +77,8 @@ static int import_attach(const char *bdf, int fd)
 		ret = PTR_ERR(attachment);
 		goto err_put_buf;
 	}
+	if (!map)
+		return 0;
 	dma_resv_lock(dma_buf->resv, NULL);
 	ret = dma_buf_pin(attachment);
 	if (ret)
@@ -61,6 +86,7 @@ static int import_attach(const char *bdf, int fd)
 	table = dma_buf_map_attachment(attachment, DMA_BIDIRECTIONAL);
 	if (IS_ERR(table)) {
 		ret = PTR_ERR(table);
+		table = NULL;
 		goto err_unpin;
 	}
 	dma_resv_unlock(dma_buf->resv);
@@ -86,10 +112,13 @@ static int import_detach(void)
 	if (!attachment)
 		return -ENOENT;
 	dma_buf = attachment->dmabuf;
-	dma_resv_lock(dma_buf->resv, NULL);
-	dma_buf_unmap_attachment(attachment, table, DMA_BIDIRECTIONAL);
-	dma_buf_unpin(attachment);
-	dma_resv_unlock(dma_buf->resv);
+	if (table) {
+		dma_resv_lock(dma_buf->resv, NULL);
+		dma_buf_unmap_attachment(attachment, table, DMA_BIDIRECTIONAL);
+		dma_buf_unpin(attachment);
+		table = NULL;
+		dma_resv_unlock(dma_buf->resv);
+	}
 	dma_buf_detach(dma_buf, attachment);
 	attachment = NULL;
 	dma_buf_put(dma_buf);
@@ -100,6 +129,7 @@ static int import_detach(void)
 static ssize_t importer_write(struct file *file, const char __user *data, size_t count, loff_t *pos)
 {
 	char text[64], bdf[32];
+	unsigned long mask;
 	int fd, ret;
 
 	if (count >= sizeof(text))
@@ -109,7 +139,11 @@ static ssize_t importer_write(struct file *file, const char __user *data, size_t
 	text[count] = 0;
 	mutex_lock(&lock);
 	if (sscanf(text, "attach %31s %d", bdf, &fd) == 2)
-		ret = import_attach(bdf, fd);
+		ret = import_attach(bdf, fd, true);
+	else if (sscanf(text, "watch %31s %d", bdf, &fd) == 2)
+		ret = import_attach(bdf, fd, false);
+	else if (sscanf(text, "boundary %31s %lx", bdf, &mask) == 2)
+		ret = import_boundary(bdf, mask);
 	else if (!strncmp(text, "detach", 6))
 		ret = import_detach();
 	else
@@ -130,7 +164,9 @@ static ssize_t importer_read(struct file *file, char __user *data, size_t count,
 	if (!text)
 		return -ENOMEM;
 	mutex_lock(&lock);
-	if (attachment)
+	if (attachment && !table)
+		n = scnprintf(text, PAGE_SIZE, "moved %u\n", moved);
+	else if (attachment)
 		for_each_sgtable_dma_sg(table, sg, i)
 			n += scnprintf(text + n, PAGE_SIZE - n, "%llx %x\n", (u64)sg_dma_address(sg), sg_dma_len(sg));
 	mutex_unlock(&lock);

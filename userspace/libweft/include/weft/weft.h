@@ -47,7 +47,7 @@ struct weft_device_info {
 	uint32_t ports;
 	uint32_t hw_version, fw_version, caps;
 	uint32_t queue_window, syncs, queues, resets;
-	uint32_t reserved;
+	uint32_t state; /* 0: ready, 1: being reset, 2: failed; it can be asked all the same */
 	uint64_t hbm_bytes, hbm_used, hbm_largest_free;
 	char backend[16], serial[32], bdf[16], fw_name[32];
 };

@@ -16,7 +16,9 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,11 +89,25 @@ Argument argument() {
   return empty;
 }
 
+// An open file. Its context in the device, and what is mapped of it, is made when it is first needed: who only asks
+// questions may ask a device that is full, or failed.
 struct Device {
-  File file;
-  Mapping doorbells;  // struct of 64-bit words, write-only
-  Mapping shadow;     // sync objects' values
-  std::uint64_t syncs = 0;
+  explicit Device(File opened) : file(std::move(opened)) {}
+
+  // 0 or a negative errno value.
+  int need_context() {
+    if (syncs.load(std::memory_order_acquire) != 0) return 0;
+    std::lock_guard guard(lock);
+    if (syncs.load() != 0) return 0;
+    auto context = argument<drm_weft_context>();
+    if (const int error = file.call(DRM_IOCTL_WEFT_CONTEXT, context); error != 0) return error;
+    doorbells = Mapping(file, context.doorbell_offset, WEFT_DOORBELL_PAGE, PROT_WRITE);
+    if (doorbells.base() == nullptr) return -errno;
+    shadow = Mapping(file, context.shadow_offset, context.shadow_bytes, PROT_READ);
+    if (shadow.base() == nullptr) return -errno;
+    syncs.store(context.shadow_bytes / sizeof(std::uint64_t), std::memory_order_release);
+    return 0;
+  }
 
   void ring(std::uint64_t offset, std::uint64_t value) const {
     auto* word = reinterpret_cast<volatile std::uint64_t*>(static_cast<std::byte*>(doorbells.base()) + offset);
@@ -99,6 +115,12 @@ struct Device {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     *word = value;
   }
+
+  File file;
+  std::mutex lock;
+  Mapping doorbells;                    // struct of 64-bit words, write-only
+  Mapping shadow;                       // sync objects' values
+  std::atomic<std::uint64_t> syncs{0};  // how many there are; 0: no context yet
 };
 
 struct Memory {
@@ -193,19 +215,7 @@ int open_device(const char* text, void** out, char* message, std::size_t room) {
     return refuse(ENODEV, message, room, "the weft driver is loaded but has no device (see dmesg)");
   }
 
-  auto context = argument<drm_weft_context>();
-  if (const int error = file->call(DRM_IOCTL_WEFT_CONTEXT, context); error != 0)
-    return refuse(-error, message, room, "the driver gives no context: %s%s", std::strerror(-error),
-                  error == -EBUSY ? " (all contexts are in use)" : "");
-  auto device =
-      std::make_unique<Device>(Device{std::move(*file), {}, {}, context.shadow_bytes / sizeof(std::uint64_t)});
-  device->doorbells = Mapping(device->file, context.doorbell_offset, WEFT_DOORBELL_PAGE, PROT_WRITE);
-  if (device->doorbells.base() == nullptr)
-    return refuse(errno, message, room, "cannot map the doorbells: %s", std::strerror(errno));
-  device->shadow = Mapping(device->file, context.shadow_offset, context.shadow_bytes, PROT_READ);
-  if (device->shadow.base() == nullptr)
-    return refuse(errno, message, room, "cannot map the sync objects: %s", std::strerror(errno));
-  *out = device.release();
+  *out = std::make_unique<Device>(std::move(*file)).release();
   return 0;
 }
 
@@ -239,6 +249,7 @@ int info(void* handle, struct weft_device_info* info) {
   info->syncs = about.syncs;
   info->queues = about.queues;
   info->resets = about.resets;
+  info->state = about.state;
   info->hbm_bytes = hbm.total;
   info->hbm_used = hbm.used;
   info->hbm_largest_free = hbm.largest_free;
@@ -249,17 +260,43 @@ int info(void* handle, struct weft_device_info* info) {
   return 0;
 }
 
+#define WEFT_NAME(name, text) #name,
+constexpr std::string_view kCounters[] = {WEFT_COUNTERS(WEFT_NAME)};
+constexpr std::string_view kPortCounters[] = {WEFT_PORT_COUNTERS(WEFT_NAME)};
+#undef WEFT_NAME
+
+// The driver's counters have names; the library's have an order. What one of them does not know is left out, or 0.
 int counters(void* handle, int port, std::uint64_t* value, std::size_t room) {
-  const std::size_t names = port < 0 ? std::size_t{WEFT_CTR_COUNT} : std::size_t{WEFT_PCTR_COUNT};
-  const int got = query(of(handle), port < 0 ? WEFT_INFO_COUNTERS : WEFT_INFO_PORT_COUNTERS,
-                        port < 0 ? 0 : static_cast<std::uint32_t>(port), value, std::min(room, names) * sizeof(*value));
-  return got < 0 ? got : got / static_cast<int>(sizeof(*value));
+  const std::span<const std::string_view> names =
+      port < 0 ? std::span<const std::string_view>(kCounters) : std::span<const std::string_view>(kPortCounters);
+  std::vector<drm_weft_counter> counter(2 * names.size());
+  const int got =
+      query(of(handle), port < 0 ? WEFT_INFO_COUNTERS : WEFT_INFO_PORT_COUNTERS,
+            port < 0 ? 0 : static_cast<std::uint32_t>(port), counter.data(), counter.size() * sizeof(counter[0]));
+  if (got < 0) return got;
+  counter.resize(static_cast<std::size_t>(got) / sizeof(counter[0]));
+  const std::size_t count = std::min(room, names.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto found = std::find_if(counter.begin(), counter.end(), [&](const drm_weft_counter& one) {
+      return names[i] == reinterpret_cast<const char*>(one.name);
+    });
+    value[i] = found != counter.end() ? found->value : 0;
+  }
+  return static_cast<int>(count);
 }
 
 int sensors(void* handle, weft_mbox_sensors* out) {
+  drm_weft_sensors sensors{};
+  const int got = query(of(handle), WEFT_INFO_SENSORS, 0, &sensors, sizeof(sensors));
+  if (got < 0) return got;
+  if (sensors.time_ns == 0) return -EIO;  // it failed before anybody asked
   *out = {};
-  const int got = query(of(handle), WEFT_INFO_SENSORS, 0, out, sizeof(*out));
-  return got < 0 ? got : 0;
+  out->temperature_mc = sensors.temperature_mc;
+  out->hbm_temperature_mc = sensors.hbm_temperature_mc;
+  out->power_mw = sensors.power_mw;
+  out->voltage_mv = sensors.voltage_mv;
+  out->clock_mhz = sensors.clock_mhz;
+  return 0;
 }
 
 int port(void* handle, std::uint32_t number, weft_mbox_port* out) {
@@ -271,22 +308,31 @@ int port(void* handle, std::uint32_t number, weft_mbox_port* out) {
   out->state = request.state;
   out->admin_up = request.admin_up;
   std::memcpy(out->mac, request.mac, sizeof(out->mac));
-  std::memcpy(out->ipv4, request.gid + 12, sizeof(out->ipv4));
+  std::memcpy(out->ipv4, request.ipv4, sizeof(out->ipv4));
+  std::memcpy(out->ipv6, request.ipv6, sizeof(out->ipv6));
   out->mtu = request.mtu;
   out->speed_mbps = request.speed_mbps;
+  out->flaps = request.flaps;
   return 0;
 }
 
 int log(void* handle, std::uint32_t first, weft_log_record* record, std::size_t room) {
+  std::vector<drm_weft_log_record> records(std::min<std::size_t>(room, 1024));
   auto request = argument<drm_weft_log>();
   request.first = first;
-  request.count = static_cast<std::uint32_t>(std::min<std::size_t>(room, 1024));
-  request.records = reinterpret_cast<std::uintptr_t>(record);
-  const int error = of(handle).file.call(DRM_IOCTL_WEFT_LOG, request);
-  return error != 0 ? error : static_cast<int>(request.count);
+  request.count = static_cast<std::uint32_t>(records.size());
+  request.records = reinterpret_cast<std::uintptr_t>(records.data());
+  if (const int error = of(handle).file.call(DRM_IOCTL_WEFT_LOG, request); error != 0) return error;
+  for (std::uint32_t i = 0; i < request.count; ++i) {
+    const drm_weft_log_record& from = records[i];
+    record[i] = {from.number, from.severity, from.code, from.time_ms, {}};
+    std::memcpy(record[i].text, from.text, std::min(sizeof(record[i].text), sizeof(from.text)));
+  }
+  return static_cast<int>(request.count);
 }
 
 int mem_alloc(void* handle, std::uint64_t bytes, unsigned flags, weft_backend_mem* out) {
+  if (const int error = of(handle).need_context(); error != 0) return error;
   auto request = argument<drm_weft_bo_create>();
   if ((flags & WEFT_MEM_REMOTE_READ) != 0) request.flags |= WEFT_BO_REMOTE_READ;
   if ((flags & WEFT_MEM_REMOTE_WRITE) != 0) request.flags |= WEFT_BO_REMOTE_WRITE;
@@ -300,6 +346,7 @@ int mem_alloc(void* handle, std::uint64_t bytes, unsigned flags, weft_backend_me
 
 int mem_register(void* handle, void* base, std::uint64_t bytes, unsigned flags, weft_backend_mem* out) {
   if ((flags & (WEFT_MEM_REMOTE_READ | WEFT_MEM_REMOTE_WRITE)) != 0) return -EOPNOTSUPP;
+  if (const int error = of(handle).need_context(); error != 0) return error;
   static std::atomic<std::uint64_t> generation{1ull << 63};  // apart from the driver's own
   auto request = argument<drm_weft_host_register>();
   request.flags = (flags & WEFT_MEM_READ_ONLY) != 0 ? 0 : WEFT_HOST_WRITE;
@@ -347,9 +394,9 @@ int mem_export(void* handle, weft_backend_mem* mem, std::uint64_t offset, std::u
   return error;
 }
 
-int sync_alloc(void* handle, std::uint32_t number, unsigned flags, std::uint32_t* first) {
+int sync_alloc(void* handle, std::uint32_t number, unsigned, std::uint32_t* first) {
+  if (const int error = of(handle).need_context(); error != 0) return error;
   auto request = argument<drm_weft_sync_create>();
-  request.flags = (flags & WEFT_SYNC_WAITABLE) != 0 ? WEFT_SYNC_MIRROR : 0;
   request.count = number;
   const int error = of(handle).file.call(DRM_IOCTL_WEFT_SYNC_CREATE, request);
   if (error == 0) *first = request.first;
@@ -388,6 +435,8 @@ std::int64_t deadline_of(std::int64_t timeout_ns) {
 int wait_once(Device& device, const weft_wait_item* item, std::uint32_t items, std::int64_t deadline,
               std::uint32_t* any, weft_failure* failure) {
   static_assert(sizeof(weft_wait_item) == sizeof(drm_weft_wait_item));
+  static_assert(WEFT_OBJECT_QUEUE == WEFT_EVENT_QUEUE_ERROR && WEFT_OBJECT_CHANNEL == WEFT_EVENT_QP_ERROR &&
+                WEFT_OBJECT_DEVICE == WEFT_EVENT_FATAL);
   auto request = argument<drm_weft_wait>();
   request.flags = any != nullptr ? WEFT_WAIT_ANY : 0;
   request.items = reinterpret_cast<std::uintptr_t>(item);
@@ -425,6 +474,7 @@ int sync_wait(void* handle, const weft_wait_item* item, std::uint32_t items, std
 
 int queue_create(void* handle, std::uint32_t entries, unsigned flags, weft_backend_queue* out) {
   Device& device = of(handle);
+  if (const int error = device.need_context(); error != 0) return error;
   auto request = argument<drm_weft_queue_create>();
   request.flags = (flags & WEFT_QUEUE_HBM) != 0 ? WEFT_QUEUE_IN_HBM : 0;
   request.entries = entries;
@@ -458,6 +508,7 @@ void queue_ring(void* handle, weft_backend_queue* queue, std::uint64_t producer)
 int channel_create(void* handle, std::uint32_t number, std::uint32_t sync_base, std::uint32_t sync_count,
                    weft_backend_channel* out) {
   static_assert(sizeof(weft_endpoint) == sizeof(drm_weft_endpoint));
+  if (const int error = of(handle).need_context(); error != 0) return error;
   auto request = argument<drm_weft_channel_create>();
   request.port = number;
   request.sync_base = sync_base;
