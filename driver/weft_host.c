@@ -181,15 +181,17 @@ static int weft_host_region(struct weft_ctx *ctx, struct weft_host *host, struct
 	struct weft_region_entry entry = {
 		.type = WEFT_REGION_HOST,
 		.rights = WEFT_RIGHT_READ,
-		.page_shift = PAGE_SHIFT,
 		.levels = host->list.levels,
 		.va = cpu_to_le64(WEFT_VA_HOST + args->address),
 		.length = cpu_to_le64(args->bytes),
 		.base = cpu_to_le64(host->list.base),
-		.pages = cpu_to_le64(host->list.pages),
 	};
 	int idx, ret;
 
+	if (entry.levels) { /* one contiguous range has no list, and then no fields of one */
+		entry.page_shift = PAGE_SHIFT;
+		entry.pages = cpu_to_le64(host->list.pages);
+	}
 	if (host->writable)
 		entry.rights |= WEFT_RIGHT_WRITE;
 	ret = weft_ctx_enter(ctx, &idx);
