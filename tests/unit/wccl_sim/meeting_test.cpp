@@ -50,12 +50,18 @@ std::optional<std::vector<Bytes>> table_of(Rendezvous& meet, std::optional<Note>
   return std::nullopt;
 }
 
-// How many processes have been accepted or refused; nobody goes before all have.
+// How many processes have been accepted or refused, and how many know how they fared: nobody goes on before all have,
+// and the one that serves the others does not end (by _exit, so nothing waits for them) before all know.
 struct Arrivals {
-  std::atomic<int> count{0};
-  void wait_for(int all) {
+  std::atomic<int> count{0}, ended{0};
+  void wait_for(int all) { wait(count, all); }
+  void end(int all) {
+    ++ended;
+    wait(ended, all);
+  }
+  static void wait(const std::atomic<int>& what, int all) {
     const auto deadline = Clock::now() + seconds(100);
-    while (count < all && Clock::now() < deadline) usleep(10'000);
+    while (what < all && Clock::now() < deadline) usleep(10'000);
   }
 };
 
@@ -110,7 +116,9 @@ void run(std::vector<Process>& processes, const std::string& address, std::mt199
       close(ends[0]);
       environment(process);
       std::string text;
-      const Outcome outcome = meet_as(process, address, delay, *arrivals, static_cast<int>(processes.size()), text);
+      const int all = static_cast<int>(processes.size());
+      const Outcome outcome = meet_as(process, address, delay, *arrivals, all, text);
+      arrivals->end(all);
       if (write(ends[1], text.data(), text.size()) < 0) _exit(99);
       _exit(outcome);
     }
@@ -164,6 +172,7 @@ TEST(Meeting, JobsWithANameNeverMix) {
       }
     }
     EXPECT_TRUE(together[1] == 2 || together[2] == 2) << round;
+    for (const Process& p : processes) EXPECT_NE(p.outcome, kOther) << p.text;
     EXPECT_NE(together[1], 1);
     EXPECT_NE(together[2], 1);
   }

@@ -151,7 +151,7 @@ void Hub::conflict(const SessionPtr& session, std::uint32_t rank, const std::str
   if (!agreed_ || same_process || Clock::now() - opened_ > timeout_) return;
   conflict_ = cure;
   failed(kNobody, cure, nullptr);
-  arm();                                      // stays until nobody can be on the way any more, to refuse them too
+  arm();                                // stays until nobody can be on the way any more, to refuse them too
   for (SessionPtr member : members_) {  // a copy: it may go meanwhile
     if (member) member->close_when_sent();
   }
