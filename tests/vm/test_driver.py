@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The driver in a guest: every ioctl (weft-drvtest), and the ends that are not the good one."""
+import time
 import errno
 import struct
 
