@@ -2,13 +2,15 @@
 # The user's entry. Everything runs in one Debian 13 root that the first target makes (see vm/README.md).
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build demo check bench interop shell refresh clean clean-cache
+.PHONY: help setup build demo check style mutants bench interop shell refresh clean clean-cache
 # Each target is one process tree that one Ctrl-C ends; steps inside it run in parallel as they can.
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo         build everything, boot two nodes, run a verified all-reduce by each of the three paths'
 	@echo 'make check        what every change must pass: unit, sim and vm tests, style'
+	@echo 'make style        formatters and linters alone'
+	@echo 'make mutants      plants each defect of tests/mutants and sees that a test finds it'
 	@echo 'make bench        all paths side by side in two nodes, the registration cache, the modelled ratio (build/bench.json, .svg)'
 	@echo 'make interop      the host NIC under other software: rdma-core, libfabric, perftest, fabtests (build/interop.json)'
 	@echo 'make shell        boot a node with an accelerator and give a root shell in it'
@@ -30,11 +32,22 @@ build:
 demo: build
 	@exec vm/weft-vm demo $(DEMO)
 
-# TESTS='vm/test_boot' runs what matches only.
+# TESTS='asan/Channel vm/test_driver' builds and runs what matches only.
 check:
 	@vm/setup peer check >/dev/null
-	@vm/build check
+	@[ -z '$(TESTS)' ] || vm/weft-vm check --known $(TESTS)
+	@vm/build check $(TESTS)
 	@exec vm/weft-vm check $(TESTS)
+
+style:
+	@vm/setup peer check >/dev/null
+	@vm/build check style/
+	@exec vm/weft-vm check style/
+
+# PATCHES='nic- efa-' plants those whose names contain one of the words.
+mutants:
+	@vm/setup peer check >/dev/null
+	@exec vm/weft-vm mutants $(PATCHES)
 
 # BENCH='--quick' takes a few minutes, BENCH='--rounds N --max SIZE' as long as you like.
 bench: build

@@ -150,7 +150,7 @@ class Wrapper(unittest.TestCase):
 
 class Patterns(unittest.TestCase):
     def test_what_selects_nothing(self):
-        good = ["vm/test_driver", "test_driver", "vm/test_paths.Reachable", "asan/Any.Thing", "unit/Any",
+        good = ["vm/test_driver", "test_driver", "vm/test_paths.Reachable", "asan/Any.Thing", "asan/Any",
                 "style/shell", "n/Any"]
         bad = ["vm/test_boot", "vm/test_driver.Nobody", "fuzz/x"]
         self.assertEqual(check.unknown(good + bad), bad)

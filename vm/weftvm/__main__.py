@@ -233,7 +233,7 @@ def shell(args):
 
 def main():
     parser = argparse.ArgumentParser(prog="weft-vm", description="Boots nodes with emulated accelerators.")
-    sub = parser.add_subparsers(dest="what", required=True, metavar="run|shell|demo|check|bench|interop")
+    sub = parser.add_subparsers(dest="what", required=True, metavar="run|shell|demo|check|mutants|bench|interop|boots")
     p = sub.add_parser("run", help="boot nodes and run a command in each",
                        usage="weft-vm run [options] -- COMMAND",
                        description="""Boots the nodes, runs COMMAND in each with
@@ -249,6 +249,7 @@ def main():
     options(p, 1)
     sub.add_parser("demo", help="what `make demo` shows", add_help=False)
     sub.add_parser("check", help="what `make check` runs", add_help=False)
+    sub.add_parser("mutants", help="what `make mutants` runs", add_help=False)
     sub.add_parser("bench", help="what `make bench` runs", add_help=False)
     sub.add_parser("interop", help="what `make interop` runs", add_help=False)
     sub.add_parser("boots", help="boot again and again, and keep what a hang leaves", add_help=False)
@@ -258,7 +259,7 @@ def main():
     # Ctrl-C and a polite kill alike: unwind, so that what we started ends and the report is written.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        if args.what in ("demo", "check", "bench", "interop", "boots"):
+        if args.what in ("demo", "check", "mutants", "bench", "interop", "boots"):
             try:
                 module = importlib.import_module(f".{args.what}", __package__)
             except ModuleNotFoundError as e:

@@ -4,7 +4,7 @@
     check [PATTERN...]           only tests whose name (tier/module.test) contains one of the patterns
     check --known [PATTERN...]   runs nothing; fails when a pattern selects nothing, as far as that is known without a build
 
-unit and sim are CTest's, in build/weft, build/asan and build/tsan. The vm tier is tests/vm/test_*.py (weftvm.vmtier).
+unit and sim are CTest's, in build/asan and build/tsan. The vm tier is tests/vm/test_*.py (weftvm.vmtier).
 """
 import concurrent.futures
 import json
@@ -17,7 +17,7 @@ import time
 from . import accel, paths, report, vmtier
 from .tally import Tally, concerned, wanted
 
-TIERS = ("style", "unit", "asan", "tsan", "vm")
+TIERS = ("style", "asan", "tsan", "vm")
 SLOW = 15  # a line now and then, so that a quiet terminal is known to be alive
 
 
@@ -28,11 +28,11 @@ def labels(test):
     return next((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
 
 
-def ctest(tally, tier, patterns, label=""):
+def ctest(tally, patterns, tier, label=""):
     """The tests of a tree of the build, or those with the label."""
     if not concerned(patterns, tier):
         return
-    tree = paths.BUILD / {"unit": "weft"}.get(tier, tier)
+    tree = paths.BUILD / tier
     start = time.monotonic()
     env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1", UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
                TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1", LSAN_OPTIONS=f"suppressions={paths.TOP}/tests/lsan.supp:print_suppressions=0",
@@ -218,9 +218,8 @@ def main(patterns):
     print(f"weft: checking on {which.upper()} ({why})", flush=True)
     (paths.BUILD / "junit").mkdir(parents=True, exist_ok=True)
     style(tally, patterns)
-    ctest(tally, "unit", patterns)
-    ctest(tally, "asan", patterns)
-    ctest(tally, "tsan", patterns, "threads")
+    ctest(tally, patterns, "asan")
+    ctest(tally, patterns, "tsan", "threads")
     vmtier.vm(tally, patterns)
     report.write_json(str(paths.BUILD / "check.json"), "check", which, [
         {"tier": tier, "name": name, "seconds": round(seconds, 3), "verdict": verdict}
