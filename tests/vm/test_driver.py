@@ -4,7 +4,7 @@ import time
 import errno
 import struct
 
-from weftvm import paths
+from weftvm import clock, paths
 from weftvm.case import NodeTest
 
 MODULE = "/share/.weft/modules/weft.ko"
