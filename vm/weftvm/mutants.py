@@ -6,7 +6,7 @@
 A patch starts with lines "What:", "Kind: found|planted" and "Test: TIER/PATTERN" (the name of a test as `weft-vm check`
 takes it), then comes a diff against the checkout. The defects are planted in a copy of the checkout, build/mutants/tree;
 there each test must pass first. A patch that no longer applies, does not build or is not caught fails the run. Ends with
-"caught N of N". A patch whose path starts with vm/ or tests/ needs no build.
+"caught N of N". A vm test of a defect in Python or in the guest's scripts alone needs no build.
 """
 import json
 import os
