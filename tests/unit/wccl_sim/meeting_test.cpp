@@ -45,7 +45,7 @@ std::optional<std::vector<Bytes>> table_of(Rendezvous& meet, std::optional<Note>
     note = meet.poll();
     if (auto table = meet.gathered()) return table;
     if (note) return std::nullopt;
-    meet.rest(milliseconds(20));
+    rest(meet.awaited(), milliseconds(20));
   }
   return std::nullopt;
 }

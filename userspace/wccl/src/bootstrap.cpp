@@ -3,7 +3,6 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -180,7 +179,7 @@ class SocketRendezvous final : public Rendezvous {
   ~SocketRendezvous() override {
     const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
     while (stream_->open() && !stream_->idle() && Clock::now() < deadline) {
-      rest(std::chrono::milliseconds(10));
+      rest(awaited(), std::chrono::milliseconds(10));
       poll();
     }
     stream_->close();
@@ -245,11 +244,10 @@ class SocketRendezvous final : public Rendezvous {
 
   void leave() noexcept override { post(wire::Type::kBye, 0, 0, {}); }
 
-  void rest(std::chrono::milliseconds limit) noexcept override {
+  pollfd awaited() noexcept override {
     // A closed connection has no descriptor; what came before the end is seen by poll() anyway.
     const int fd = stream_->open() ? stream_->descriptor() : -1;
-    pollfd events{fd, static_cast<short>(POLLIN | (stream_->idle() ? 0 : POLLOUT)), 0};
-    ::poll(&events, 1, static_cast<int>(limit.count()));
+    return {fd, static_cast<short>(POLLIN | (stream_->idle() ? 0 : POLLOUT)), 0};
   }
 
  private:
@@ -277,7 +275,7 @@ class SocketRendezvous final : public Rendezvous {
     stream_->send(hello);
     while (!accepted_ && !note_ && !later_ && Clock::now() < deadline) {
       poll();
-      if (!accepted_ && !note_ && !later_) rest(std::chrono::milliseconds(20));
+      if (!accepted_ && !note_ && !later_) rest(awaited(), std::chrono::milliseconds(20));
     }
     if (accepted_) return "";
     stream_->close();

@@ -208,8 +208,9 @@ void Communicator::meet(Lock& lock, Patience& patience, Done done, const std::st
       throw Failure(note->refused ? wcclInvalidUsage : wcclRemoteError, note->text, static_cast<int>(note->culprit));
     }
     if (patience.over()) throw Failure(wcclTimeout, whom + " did not answer in time", culprit);
+    const pollfd awaited = rendezvous_->awaited();
     lock.unlock();
-    rendezvous_->rest(std::chrono::milliseconds(20));
+    rest(awaited, std::chrono::milliseconds(20));
     lock.lock();
     patience.pass();
   }

@@ -2,6 +2,8 @@
 // How the ranks of a communicator talk to each other beside the accelerators: at set-up, and about failures later.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +35,7 @@ struct Suspicion {
   std::string text;
 };
 
-// No call blocks but rest(), and that one alone may run beside another.
+// No call blocks, and only one runs at a time: other ranks of the process may call, too.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
@@ -53,8 +55,13 @@ class Rendezvous {
   virtual std::optional<Note> poll() = 0;
   // This rank ends in good order: its going is not a failure.
   virtual void leave() noexcept = 0;
-  // Sleeps until something may have come, at most so long.
-  virtual void rest(std::chrono::milliseconds limit) noexcept = 0;
+  // What to sleep on, by rest() and without a lock, until something may have come.
+  virtual pollfd awaited() noexcept = 0;
 };
+
+// Sleeps until what is awaited has come, at most so long. A connection that closes meanwhile does no harm.
+inline void rest(pollfd awaited, std::chrono::milliseconds limit) noexcept {
+  ::poll(&awaited, 1, static_cast<int>(limit.count()));
+}
 
 }  // namespace weft::ccl
