@@ -48,6 +48,9 @@ struct Request {
   void* context = nullptr;
 };
 
+const char* name_of(std::uint32_t op);  // "write" for WEFT_OFI_WRITE, and so on
+std::string describe_operation(const Request& request);
+
 }  // namespace weft::ofi
 
 struct weft_ofi {
