@@ -28,7 +28,8 @@ class SlowOrDead(NodeTest):
         """Shell code that runs `command` on every path at once, each as a communicator of its own."""
         lines = []
         for i, (name, (path, over, root)) in enumerate(RUNS.items()):
-            lines.append(f"(WEFT_RANK={self.rank_of(name, node)} WCCL_COMM_ID={self.cluster.addresses[root]}:{29800 + i}"
+            meeting = f"{self.cluster.addresses[root]}:{29800 + i}"
+            lines.append(f"(WEFT_RANK={self.rank_of(name, node)} WCCL_COMM_ID={meeting}"
                          f" WCCL_PATH={path} WCCL_STAGED_OVER={over} {env} {CCLTEST} {command.format(name=name)}"
                          f" > /share/{name}-out-{node} 2>&1; echo $? > /share/{name}-end-{node}) &")
         return "\n".join(lines + ["wait"]) + "\n"

@@ -34,11 +34,11 @@ def ctest(tally, patterns, tier, label=""):
         return
     tree = paths.BUILD / tier
     start = time.monotonic()
-    supp = paths.TOP / "tests"
+    folder = paths.TOP / "tests"
     env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1",
                UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
-               TSAN_OPTIONS=f"halt_on_error=1:second_deadlock_stack=1:suppressions={supp}/tsan.supp",
-               LSAN_OPTIONS=f"suppressions={supp}/lsan.supp:print_suppressions=0", GTEST_COLOR="no")
+               TSAN_OPTIONS=f"halt_on_error=1:second_deadlock_stack=1:suppressions={folder}/tsan.supp",
+               LSAN_OPTIONS=f"suppressions={folder}/lsan.supp:print_suppressions=0", GTEST_COLOR="no")
     listing = subprocess.run(["ctest", "--test-dir", str(tree), "--show-only=json-v1"], capture_output=True, text=True, env=env)
     if listing.returncode:
         tally.add(tier, "ctest", 0, "failed", listing.stdout + listing.stderr)
