@@ -20,6 +20,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "wccl/wccl.h"
@@ -90,6 +91,10 @@ class Rank {
   void abort() {
     wcclCommAbort(comm_);
     comm_ = nullptr;
+  }
+  // The end in good order: waits for the other ranks. An abort after the last wait could overtake theirs.
+  void destroy() {
+    need(wcclCommDestroy(std::exchange(comm_, nullptr)) == wcclSuccess, [] { return wcclGetLastError(nullptr); });
   }
 
   wcclResult_t reduce() {
@@ -202,6 +207,7 @@ int account(std::uint64_t bytes, int rounds) {
               stats.bytes[wcclPathOnchip] + stats.bytes[wcclPathPeer] + stats.bytes[wcclPathStaged],
               stats.hostDramBytes, stats.cpuCopies, stats.flushes, moved(WEFT_CTR_host_payload_read_bytes),
               moved(WEFT_CTR_host_payload_write_bytes), moved(WEFT_CTR_dma_freed), mapped, rank.wrong());
+  rank.destroy();
   return 0;
 }
 
@@ -214,7 +220,7 @@ int check(std::uint64_t bytes, int rounds) {
     wrong += rank.wrong();
   }
   std::printf("%" PRIu64 "\n", wrong);
-  rank.barrier();
+  rank.destroy();
   return 0;
 }
 
@@ -234,7 +240,7 @@ int free_under_way(std::uint64_t bytes) {
   if (number("WEFT_RANK") == 0) rank.allocate();
   rank.connect(1);
   need(rank.reduce() == wcclSuccess && rank.wait() == wcclSuccess, [&] { return rank.error(); });
-  rank.barrier();
+  rank.destroy();
   std::printf("then: %" PRIu64 " wrong\n", rank.wrong());
   return 0;
 }
@@ -266,7 +272,11 @@ int until(const std::string& name, std::uint64_t bytes) {
   const std::string why = result == wcclSuccess ? "" : rank.error();  // it is valid until the next call
   std::printf("%s: %d rounds, %" PRIu64 " wrong, %s: %s: %s\n", rank.path().c_str(), round, wrong, name.c_str(),
               wcclGetErrorString(result), why.c_str());
-  if (result != wcclSuccess) rank.abort();
+  if (result != wcclSuccess) {
+    rank.abort();
+  } else {
+    rank.destroy();
+  }
   return result == wcclSuccess && wrong == 0 ? 0 : 1;
 }
 
