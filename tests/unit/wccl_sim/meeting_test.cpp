@@ -178,6 +178,21 @@ TEST(Meeting, JobsWithANameNeverMix) {
   }
 }
 
+// Two jobs with nothing to tell them apart: those that met hear of it, and nobody goes on with a stranger.
+TEST(Meeting, JobsWithoutANameAreRefused) {
+  std::mt19937 random(12);
+  for (int round = 0; round < 6; ++round) {
+    auto processes = two_jobs();
+    run(processes, free_address(), random, [](const Process&) {});
+    int told = 0;
+    for (const Process& p : processes) {
+      EXPECT_NE(p.outcome, kMixed) << p.text;
+      told += p.text.find("give each job a WCCL_COMM_ID (or MASTER_PORT) of its own") != std::string::npos;
+    }
+    EXPECT_GE(told, 2) << round;
+  }
+}
+
 // Who holds the meeting point is named when it goes, and it is not always rank 0.
 TEST(Meeting, LostHubIsNamed) {
   int to_child[2], from_child[2];
