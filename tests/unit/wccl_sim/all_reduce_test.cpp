@@ -174,6 +174,7 @@ TEST(AllReduce, OneDoorbellAndNoHostMemory) {
     EXPECT_EQ(stats.bytes[wcclPathOnchip], count * 4);  // 2 (n - 1) / n of it
     EXPECT_EQ(stats.bytes[wcclPathPeer] + stats.bytes[wcclPathStaged] + stats.cpuCopies + stats.hostDramBytes, 0u);
     EXPECT_EQ(stats.doorbells, 1u);
+    EXPECT_EQ(stats.callRecords, 1u);
   }
 }
 

@@ -199,14 +199,14 @@ int account(std::uint64_t bytes, int rounds) {
     return after[static_cast<std::size_t>(counter)] - before[static_cast<std::size_t>(counter)];
   };
   const wcclStats_t stats = rank.stats();
-  std::printf("{\"path\": \"%s\", \"transport\": \"%s\", \"sent\": %" PRIu64 ", \"host_dram\": %" PRIu64
-              ", \"cpu_copies\": %" PRIu64 ", \"flushes\": %" PRIu64 ", \"device_read\": %" PRIu64
-              ", \"device_wrote\": %" PRIu64 ", \"dma_freed\": %" PRIu64 ", \"mapped\": %" PRIu64
-              ", \"wrong\": %" PRIu64 "}\n",
-              rank.path().c_str(), stats.transport,
-              stats.bytes[wcclPathOnchip] + stats.bytes[wcclPathPeer] + stats.bytes[wcclPathStaged],
-              stats.hostDramBytes, stats.cpuCopies, stats.flushes, moved(WEFT_CTR_host_payload_read_bytes),
-              moved(WEFT_CTR_host_payload_write_bytes), moved(WEFT_CTR_dma_freed), mapped, rank.wrong());
+  std::printf(
+      "{\"path\": \"%s\", \"transport\": \"%s\", \"sent\": %" PRIu64 ", \"host_dram\": %" PRIu64
+      ", \"cpu_copies\": %" PRIu64 ", \"flushes\": %" PRIu64 ", \"records\": %" PRIu64 ", \"device_read\": %" PRIu64
+      ", \"device_wrote\": %" PRIu64 ", \"dma_freed\": %" PRIu64 ", \"mapped\": %" PRIu64 ", \"wrong\": %" PRIu64 "}\n",
+      rank.path().c_str(), stats.transport,
+      stats.bytes[wcclPathOnchip] + stats.bytes[wcclPathPeer] + stats.bytes[wcclPathStaged], stats.hostDramBytes,
+      stats.cpuCopies, stats.flushes, stats.callRecords, moved(WEFT_CTR_host_payload_read_bytes),
+      moved(WEFT_CTR_host_payload_write_bytes), moved(WEFT_CTR_dma_freed), mapped, rank.wrong());
   rank.destroy();
   return 0;
 }

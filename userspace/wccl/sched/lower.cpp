@@ -65,7 +65,7 @@ std::uint32_t choose_slice(const Shape& shape, std::uint64_t count, std::uint32_
   std::uint64_t slice = std::max<std::uint64_t>((run / 4 + kGrain - 1) / kGrain * kGrain, least);
   for (;;) {
     slice = std::min<std::uint64_t>(slice, slot_bytes);
-    // A SEND takes two slots, a receive two and one for the credit; ops come in pairs.
+    // A SEND takes two slots and one for a record of the call, a receive two and one for the credit.
     const std::uint64_t need = (static_cast<std::uint64_t>(shape.max_ops) * 3 * ((run + slice - 1) / slice)) + 8;
     if (need <= entries) return static_cast<std::uint32_t>(slice);
     if (slice == slot_bytes) return 0;
@@ -299,6 +299,7 @@ bool Lowering::emit(const Current& current, std::uint32_t index, Step& out) {
   }
   const std::uint64_t begin = static_cast<std::uint64_t>(slice_) * runs.slice_bytes;
   const std::uint64_t total = op.code == WCCL_OP_SEND ? runs.src.bytes : runs.dst.bytes;
+  out.message = total;
   out.bytes = std::min<std::uint64_t>(runs.slice_bytes, total - begin);
   const auto cut = [&](const Place& whole) { return Place{whole.buffer, whole.offset + begin, out.bytes}; };
   out.dst = cut(runs.dst);

@@ -126,6 +126,7 @@ struct Step {
   std::uint32_t local = 0;  // kCopy, kReduce: object; kLocalObjects: nobody waits
   std::uint64_t seq = 0;    // of the connection
   std::uint64_t bytes = 0;
+  std::uint64_t message = 0;  // bytes of all its slices
   Place dst, src, src2;
   std::array<WaitFor, 3> wait;
 };

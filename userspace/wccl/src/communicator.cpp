@@ -7,6 +7,22 @@
 #include <cstdio>
 
 namespace weft::ccl {
+namespace {
+
+// Work between looks at what the peers say of theirs while nobody waits: what is expected of them must not pile up.
+constexpr std::uint64_t kLookEvery = 64;
+
+Call call_of(const Collective& call) {
+  Call out;
+  out.collective = call.barrier ? WCCL_COLL_BARRIER : WCCL_COLL_ALLREDUCE;
+  if (call.barrier) return out;
+  out.type = static_cast<std::uint8_t>(call.type);
+  out.op = static_cast<std::uint8_t>(call.op);
+  out.count = call.count;
+  return out;
+}
+
+}  // namespace
 
 std::uint32_t type_bytes(wcclDataType_t type) {
   static constexpr std::uint32_t kBytes[wcclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -82,6 +98,8 @@ void Communicator::validate(const std::vector<PointToPoint>& ops) {
 
 void Communicator::execute(Work& work, Lock& lock) {
   work.rank = rank_;
+  const std::uint64_t before = executor_->submitted();
+  if (before % kLookEvery == 0 && agreement(before) == CallBook::State::kDisagreed) throw_failure();
   for (;;) {
     switch (executor_->submit(work)) {
       case Executor::Submit::kDone:
@@ -105,9 +123,9 @@ void Communicator::run(const Collective& call) {
   Lock lock(mutex_);
   check_usable();
   check(call);
-  if (call.barrier) {
-    barrier(lock);
-  } else if (call.count) {
+  if (call.barrier || call.count == 0) {
+    barrier(call_of(call), lock);  // an all-reduce of nothing too: all must say so
+  } else {
     all_reduce(call, lock);
   }
 }
@@ -151,17 +169,19 @@ void Communicator::all_reduce(const Collective& call, Lock& lock) {
     const Operand& base = place.buffer == WCCL_BUF_INPUT ? input : place.buffer == WCCL_BUF_OUTPUT ? output : scratch;
     return Operand{base.va + place.offset, base.key, base.buffer, base.buffer_bytes};
   };
+  work.call = call_of(call);
   work.name = "all-reduce " + std::to_string(++collectives_);
   execute(work, lock);
 }
 
-void Communicator::barrier(Lock& lock) {
+void Communicator::barrier(const Call& call, Lock& lock) {
   ensure(*barrier_, lock);
   const PartLayout layout(barrier_->shape(), rank_, 0, 1, false, slot_bytes_);
   Work work;
   work.source = barrier_.get();
   work.layout = &layout;
   work.resolve = [](const Place&) { return Operand{}; };
+  work.call = call;
   work.name = "barrier " + std::to_string(++barriers_);
   execute(work, lock);
 }
@@ -178,6 +198,7 @@ void Communicator::run(const std::vector<PointToPoint>& ops) {
   work.source = &source;
   work.layout = &source;
   work.resolve = [this](const Place& place) { return memory(place.offset, place.bytes, "buffer"); };
+  work.call.collective = WCCL_COLL_SENDRECV;
   work.name = "send/receive group " + std::to_string(++groups_);
   execute(work, lock);
 }

@@ -132,12 +132,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void check(const Collective& call) const;
   void check(const std::vector<PointToPoint>& ops) const;
   void all_reduce(const Collective& call, Lock& lock);
-  void barrier(Lock& lock);
+  void barrier(const Call& call, Lock& lock);
   void execute(Work& work, Lock& lock);
   void flush(Lock& lock, const Communicator& caller);
   void quiesce(Lock& lock, const Communicator& caller);
   void wait_for(std::uint64_t ticket, Lock& lock, const Communicator& caller);
   void pause(Lock& lock);
+  CallBook::State agreement(std::uint64_t ticket);
+  bool others_disagree();
   void tell(const Note& note) noexcept;
   std::optional<Suspicion> suspicion() const;
   enum class Verdict { kNone, kPending, kFailed };

@@ -35,4 +35,10 @@ MemPtr allocate(weft_device* device, std::uint64_t bytes, unsigned flags, const 
   return MemPtr(mem);
 }
 
+std::byte* map(weft_mem* mem) {
+  auto* base = static_cast<std::byte*>(weft_mem_map(mem));
+  if (!base) throw device_failure("no mapping of HBM");
+  return base;
+}
+
 }  // namespace weft::ccl

@@ -2,6 +2,7 @@
 // libweft's objects as owners. The device must outlive them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -42,5 +43,7 @@ class SyncRun {
 
 // HBM of the device. Throws Failure: "`what`: no N bytes of HBM ...".
 MemPtr allocate(weft_device* device, std::uint64_t bytes, unsigned flags, const char* what);
+// For the CPU, as long as `mem` is there. Throws Failure.
+std::byte* map(weft_mem* mem);
 
 }  // namespace weft::ccl

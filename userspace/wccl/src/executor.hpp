@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "call_book.hpp"
 #include "rendezvous.hpp"
 #include "sched/lower.hpp"
 #include "sched/schedule.hpp"
@@ -34,6 +35,7 @@ struct Work {
   wcclDataType_t type = wcclUint8;
   wcclRedOp_t op = wcclSum;
   std::function<Operand(const Place&)> resolve;
+  Call call;         // all ranks must say the same; of sends and receives, each message has its own count
   std::string name;  // in messages: "all-reduce 12"
 };
 
@@ -78,6 +80,8 @@ class Executor {
   virtual std::uint64_t submitted() const = 0;
   // Work 1..completed() is complete.
   virtual std::uint64_t completed() const = 0;
+  // Have the peers called the same, in work 1..ticket, whether it is complete or not?
+  virtual CallBook::Answer agreement(std::uint64_t ticket) = 0;
   // Without the communicator's lock. 0, -ETIME, -EINTR, or -EIO: broken(), or `failure` of the device. It may fail
   // because of something else in the same context: see concerns().
   virtual int wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failure* failure) = 0;

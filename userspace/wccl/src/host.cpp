@@ -185,12 +185,28 @@ HostExecutor::Action HostExecutor::action_of(const Work& work, const Step& step,
   return action;
 }
 
-void HostExecutor::lower(const Work& work, Flows& flows, Job& job, std::vector<Action>& actions, Totals& totals) {
+// Goes ahead of its message, but waits for the same credit.
+HostExecutor::Action HostExecutor::record_of(const Step& step, const CallRecord& record, Job& job) const {
+  Action action;
+  action.kind = Context::Kind::kStep;
+  action.step = StepKind::kSend;
+  action.record = &record;
+  action.connection = find(step.peer, step.lane);
+  action.job = &job;
+  for (std::uint8_t i = 0; i < step.waits; ++i) {
+    if (step.wait[i].kind == EventKind::kCredit) action.wait[action.waits++] = wait_of(step.wait[i]);
+  }
+  return action;
+}
+
+void HostExecutor::lower(const Work& work, Flows& flows, Job& job, std::vector<Action>& actions, Totals& totals,
+                         CallBook::Draft& draft) {
   Lowering lowering(*work.source, work.rank, *work.layout, setup_.slots, flows);
   Step step;
   std::uint32_t op = UINT32_MAX;
   OpView view;
   while (lowering.next(step)) {
+    if (book_.note(draft, work.call, step)) actions.push_back(record_of(step, draft.sent.back(), job));
     actions.push_back(action_of(work, step, job));
     if (actions.size() > setup_.entries) {
       throw Failure(wcclInvalidUsage, work.name + " needs more than " + std::to_string(setup_.entries) +
@@ -218,9 +234,13 @@ Executor::Submit HostExecutor::submit(const Work& work) {
   Flows flows = flows_;
   std::vector<Action> actions;
   Totals added;
-  lower(work, flows, job.front(), actions, added);
+  CallBook::Draft draft;
+  lower(work, flows, job.front(), actions, added, draft);
 
   const std::lock_guard lock(mutex_);
+  totals_.records += draft.sent.size();
+  job.front().records = std::move(draft.sent);  // the actions point at them: a deque moves none
+  book_.commit(job.front().ticket, std::move(draft));
   jobs_.splice(jobs_.end(), job);
   for (const Action& action : actions) {
     if ((action.step == StepKind::kCopy || action.step == StepKind::kReduce) && action.local < kLocalObjects) {
@@ -235,6 +255,11 @@ Executor::Submit HostExecutor::submit(const Work& work) {
   start_steps();
   work_.notify_all();
   return Submit::kDone;
+}
+
+CallBook::Answer HostExecutor::agreement(std::uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  return book_.look(ticket, [this](std::uint64_t key) { return by_key_.at(key)->records(); });
 }
 
 // ---- seen from the communicator ------------------------------------------------------------------------------------
@@ -272,7 +297,7 @@ std::optional<Blame> HostExecutor::blame() const {
   const Action* found = nullptr;
   const auto receives = [](const Action& action) { return action.step != StepKind::kSend; };
   for (const Action& action : actions_) {
-    if (action.state == Action::State::kDone || action.job->ticket <= completed_) continue;
+    if (action.state == Action::State::kDone || action.record || action.job->ticket <= completed_) continue;
     if (found && action.job != found->job) break;
     if (action.step != StepKind::kSend && action.step != StepKind::kRecvCopy && action.step != StepKind::kRecvReduce) {
       continue;
@@ -323,6 +348,7 @@ void HostExecutor::stats(wcclStats_t& out) const {
   for (const auto& connection : connections_) out.stagingBytes += connection->staging_bytes();
   out.syncObjects = done_.count();
   out.flushes = totals_.flushes;
+  out.callRecords = totals_.records;
   const mr::Counters cache = nic_->counters();
   out.mrHits = cache.hits;
   out.mrMisses = cache.misses;

@@ -49,6 +49,7 @@ class HostExecutor final : public Executor {
   Submit submit(const Work& work) override;
   std::uint64_t submitted() const override { return tickets_; }
   std::uint64_t completed() const override { return completed_; }
+  CallBook::Answer agreement(std::uint64_t ticket) override;
   int wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failure* failure) override;
 
   std::optional<Blame> blame() const override;
@@ -76,11 +77,13 @@ class HostExecutor final : public Executor {
     std::uint32_t steps = 0;
     std::string name;
     std::vector<Registered> sources;  // peer-direct: where its messages come from
+    std::deque<CallRecord> records;   // that it sends
   };
   struct Action : Context {
     enum class State : std::uint8_t { kWaiting, kOnDevice, kCopied, kOnNic, kDone } state = State::kWaiting;
     StepKind step = StepKind::kEnd;
     bool fenced = false;
+    const CallRecord* record = nullptr;  // kSend: of this, not of a slice
     std::uint8_t waits = 0;
     std::array<Wait, 3> wait;
     HostConnection* connection = nullptr;
@@ -102,10 +105,13 @@ class HostExecutor final : public Executor {
   struct Totals {
     std::uint64_t bytes = 0, messages = 0, doorbells = 0, commands = 0, flushes = 0, received = 0;
     std::uint64_t slices = 0;  // with data, in both directions
+    std::uint64_t records = 0;
   };
 
   HostConnection* find(std::uint32_t peer, std::uint32_t lane) const;
-  void lower(const Work& work, Flows& flows, Job& job, std::vector<Action>& actions, Totals& totals);
+  void lower(const Work& work, Flows& flows, Job& job, std::vector<Action>& actions, Totals& totals,
+             CallBook::Draft& draft);
+  Action record_of(const Step& step, const CallRecord& record, Job& job) const;
   Action action_of(const Work& work, const Step& step, Job& job);
   Wait wait_of(const WaitFor& wait) const;
   const Registered& registered(const Operand& source, std::uint64_t bytes, Job& job);
@@ -121,6 +127,8 @@ class HostExecutor final : public Executor {
   bool put_on_device(Action& action);
   void ring();
   bool write(Action& action, bool credit);
+  bool write_record(Action& action);
+  bool posted(Action& action, int error);
   void arrive(const weft_ofi_completion& completion);
   void flush_arrivals();
   void failed(const weft_ofi_completion& completion, Context* context);
@@ -147,6 +155,7 @@ class HostExecutor final : public Executor {
   int device_error_ = 0;
   weft_failure device_failure_{};
   Flows flows_;
+  CallBook book_;
   std::array<std::uint64_t, kLocalObjects> local_target_{};  // after all that was submitted
   std::array<std::uint64_t, kLocalObjects> local_{};
   Flush flush_;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "call_book.hpp"
 #include "device_objects.hpp"
 #include "executor.hpp"
 #include "host_nic.hpp"
@@ -78,24 +79,43 @@ class HostConnection {
   std::uint64_t remote_slot(std::uint64_t seq) const { return remote_address_ + seq % slots_ * slot_bytes_; }
   std::uint64_t remote_key() const { return remote_key_; }
 
+  // The peer's records of its calls, and ours, which lie behind them in a region of host DRAM.
+  std::span<const std::byte> records() const { return {record(0), CallBook::ring_bytes(slots_)}; }
+  weft_ofi_mr* records_region() const { return records_region_; }
+  // The one before in its place has gone. The NIC may deliver two writes in another order.
+  bool record_free(std::uint64_t number) const { return records_gone_[number % entries()] >= number / entries(); }
+  void record_gone(std::uint64_t number) { ++records_gone_[number % entries()]; }
+  // Puts it where it is sent from: an offset in records_region().
+  std::uint64_t put_record(const CallRecord& record);
+  std::uint64_t remote_record(std::uint64_t number) const {
+    return remote_records_ + number % entries() * sizeof(CallRecord);
+  }
+  std::uint64_t remote_records_key() const { return remote_records_key_; }
+
  private:
   struct Unmap {
     std::size_t bytes;
     void operator()(void* base) const;
   };
+  using HostMemory = std::unique_ptr<void, Unmap>;
+  static HostMemory map(std::size_t bytes, const std::string& what);
   static std::size_t index(EventKind kind) { return static_cast<std::size_t>(kind); }
+  std::uint64_t entries() const { return CallBook::entries(slots_); }
+  std::byte* record(std::uint64_t entry) const {
+    return static_cast<std::byte*>(records_.get()) + entry * sizeof(CallRecord);
+  }
 
   HostNic& nic_;
   const bool staged_;
   const std::uint32_t number_, peer_, lane_, slots_, slot_bytes_;
-  std::unique_ptr<void, Unmap> host_{nullptr, Unmap{0}};
+  HostMemory host_{nullptr, Unmap{0}}, records_{nullptr, Unmap{0}};
   MemPtr memory_;  // HBM, or the device's view of host_
-  weft_ofi_mr* region_ = nullptr;
+  weft_ofi_mr *region_ = nullptr, *records_region_ = nullptr;
   std::array<std::vector<std::uint64_t>, 4> laps_;  // by EventKind, slot
-  std::vector<std::uint64_t> gone_;
+  std::vector<std::uint64_t> gone_, records_gone_;
   std::uint64_t newest_[2] = {};  // slice that arrived, and that came back as a credit
   std::uint32_t nic_peer_ = 0, remote_number_ = 0;
-  std::uint64_t remote_address_ = 0, remote_key_ = 0;
+  std::uint64_t remote_address_ = 0, remote_key_ = 0, remote_records_ = 0, remote_records_key_ = 0;
   bool connected_ = false;
 };
 

@@ -193,6 +193,7 @@ bool HostExecutor::start_steps() {
 
 bool HostExecutor::start(Action& action) {
   using State = Action::State;
+  if (action.record) return action.state == State::kWaiting && ready(action, true) && write_record(action);
   if (action.state == State::kWaiting) {
     if (!ready(action, false)) return false;
     switch (action.step) {
@@ -270,16 +271,31 @@ bool HostExecutor::write(Action& action, bool credit) {
                             static_cast<std::uint32_t>(action.seq % Immediate::kChunks)};
   const int error = api.write_immediate(nic_->endpoint(), to.nic_peer(), region, offset, left, remote, to.remote_key(),
                                         immediate.pack(), static_cast<Context*>(&action));
+  if (!posted(action, error)) return false;
+  totals_.slices += bytes > 0;
+  return true;
+}
+
+// No immediate: nothing waits for it at the receiver but its host, which compares.
+bool HostExecutor::write_record(Action& action) {
+  HostConnection& to = *action.connection;
+  const CallRecord& record = *action.record;
+  if (!to.record_free(record.number)) return false;
+  return posted(action, nic_->api().write(nic_->endpoint(), to.nic_peer(), to.records_region(), to.put_record(record),
+                                          sizeof record, to.remote_record(record.number), to.remote_records_key(),
+                                          static_cast<Context*>(&action)));
+}
+
+bool HostExecutor::posted(Action& action, int error) {
   if (error == -EAGAIN) return false;
   if (error != 0) {
     broken_ = Blame{setup_.rank, 0,
-                    "rank " + std::to_string(setup_.rank) + " cannot write to rank " + std::to_string(to.peer()) +
-                        ": " + api.error()};
+                    "rank " + std::to_string(setup_.rank) + " cannot write to rank " +
+                        std::to_string(action.connection->peer()) + ": " + nic_->api().error()};
     eventfd_write(completion_event_, 1);
     return false;
   }
   ++on_nic_;
-  totals_.slices += bytes > 0;
   action.state = Action::State::kOnNic;
   return true;
 }
@@ -288,6 +304,10 @@ void HostExecutor::complete(Action& action) {
   action.state = Action::State::kDone;
   switch (action.step) {
     case StepKind::kSend:
+      if (action.record) {
+        action.connection->record_gone(action.record->number);
+        break;
+      }
       if (setup_.staged) {
         action.connection->outgoing_gone(action.seq);
       } else {

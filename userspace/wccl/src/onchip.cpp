@@ -39,6 +39,8 @@ OnchipExecutor::OnchipExecutor(Setup setup)
     : setup_(std::move(setup)), done_(setup_.device, 1), locals_(setup_.device, kLocalObjects) {
   done_base_ = done_.value(0);
   for (std::uint32_t i = 0; i < kLocalObjects; ++i) local_value_[i] = locals_.value(i);
+  records_ = allocate(setup_.device, record_room() * sizeof(CallRecord), 0, "records of calls");
+  records_base_ = map(records_.get());
   queue_ = make_queue(setup_.device, setup_.entries);
 }
 
@@ -127,7 +129,23 @@ void OnchipExecutor::append(const Work& work, const Step& step) {
   append_command(commands_, cmd, made.divisor, std::span(waits).first(step.waits));
 }
 
-void OnchipExecutor::lower(const Work& work, Flows& flows, Pending& pending, Totals& totals) {
+// Ahead of its message on the same channel, which keeps their order.
+void OnchipExecutor::append_record(const Step& step, const CallRecord& record, std::uint64_t index) {
+  const Connection& connection = at(step.peer, step.lane);
+  weft_cmd cmd = empty_command(WEFT_OP_RDMA);
+  cmd.arg0 = WEFT_RDMA_WRITE;
+  set_operand(cmd, 0, weft_mem_va(records_.get()) + record_offset(index), weft_mem_key(records_.get()));
+  set_operand(cmd, 1, connection.remote_record(record.number), connection.remote_records_key());
+  cmd.key[2] = connection.channel();
+  cmd.length = sizeof record;
+  const auto credit = std::find_if(step.wait.begin(), step.wait.begin() + step.waits,
+                                   [](const WaitFor& wait) { return wait.kind == EventKind::kCredit; });
+  if (credit == step.wait.begin() + step.waits) return append_command(commands_, cmd, 0, {});
+  const SyncWait wait = wait_of(*credit);
+  append_command(commands_, cmd, 0, std::span(&wait, 1));
+}
+
+void OnchipExecutor::lower(const Work& work, Flows& flows, Pending& pending, Totals& totals, CallBook::Draft& draft) {
   commands_.clear();
   local_raised_.fill(0);
   Lowering lowering(*work.source, work.rank, *work.layout, setup_.slots, flows);
@@ -135,6 +153,10 @@ void OnchipExecutor::lower(const Work& work, Flows& flows, Pending& pending, Tot
   std::uint32_t op = UINT32_MAX;
   OpView view;
   while (lowering.next(step)) {
+    if (book_.note(draft, work.call, step)) {
+      append_record(step, draft.sent.back(), records_sent_ + draft.sent.size() - 1);
+      ++totals.commands;
+    }
     append(work, step);
     ++totals.commands;
     if (commands_.size() > setup_.entries) {
@@ -170,17 +192,31 @@ OnchipExecutor::Submit OnchipExecutor::submit(const Work& work) {
   pending.steps = work.source->shape().steps;
   pending.name = work.name;
   Totals totals = totals_;
-  lower(work, flows, pending, totals);
+  CallBook::Draft draft;
+  lower(work, flows, pending, totals, draft);
+  pending.first_record = records_sent_;
+  const std::uint64_t oldest = pending_.empty() ? records_sent_ : pending_.front().first_record;
+  if (records_sent_ + draft.sent.size() - oldest > record_room()) return Submit::kNoRoom;
+  std::uint64_t index = records_sent_;
+  for (const CallRecord& record : draft.sent) {
+    std::memcpy(records_base_ + record_offset(index++), &record, sizeof record);
+  }
   const int error = weft_queue_submit(queue_.get(), commands_.data(), static_cast<std::uint32_t>(commands_.size()));
   if (error == -EAGAIN) return Submit::kNoRoom;
   if (error != 0) return Submit::kFailed;
   ++totals.doorbells;
   totals_ = totals;
+  records_sent_ = index;
+  book_.commit(pending.ticket, std::move(draft));
   flows_ = std::move(flows);
   for (std::uint32_t i = 0; i < kLocalObjects; ++i) local_value_[i] += local_raised_[i];
   pending_.push_back(std::move(pending));
   ++tickets_;
   return Submit::kDone;
+}
+
+CallBook::Answer OnchipExecutor::agreement(std::uint64_t ticket) {
+  return book_.look(ticket, [this](std::uint64_t key) { return connections_.at(key).records(); });
 }
 
 void OnchipExecutor::retire() {
@@ -263,6 +299,7 @@ void OnchipExecutor::stats(wcclStats_t& out) const {
   out.messages[wcclPathOnchip] = totals_.messages;
   out.doorbells = totals_.doorbells;
   out.commands = totals_.commands;
+  out.callRecords = records_sent_;
   out.connections = static_cast<std::uint32_t>(connections_.size());
   out.syncObjects = done_.count() + locals_.count();
   for (const auto& [key, connection] : connections_) {

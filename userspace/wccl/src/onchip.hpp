@@ -36,6 +36,7 @@ class OnchipExecutor final : public Executor {
   Submit submit(const Work& work) override;
   std::uint64_t submitted() const override { return tickets_; }
   std::uint64_t completed() const override { return done_.value(0) - done_base_; }
+  CallBook::Answer agreement(std::uint64_t ticket) override;
   int wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failure* failure) override;
 
   std::optional<Blame> blame() const override;
@@ -58,14 +59,19 @@ class OnchipExecutor final : public Executor {
     std::uint32_t steps = 0;
     std::string name;
     std::vector<Expected> expected;
+    std::uint64_t first_record = 0;  // of those in records_
   };
 
   struct Totals {
     std::uint64_t bytes = 0, messages = 0, doorbells = 0, commands = 0;
   };
 
-  void lower(const Work& work, Flows& flows, Pending& pending, Totals& totals);
+  void lower(const Work& work, Flows& flows, Pending& pending, Totals& totals, CallBook::Draft& draft);
   void append(const Work& work, const Step& step);
+  void append_record(const Step& step, const CallRecord& record, std::uint64_t index);
+  // Records that lie in records_ at a time: each has a SEND behind it in the queue.
+  std::uint64_t record_room() const { return setup_.entries / 2; }
+  std::uint64_t record_offset(std::uint64_t index) const { return index % record_room() * sizeof(CallRecord); }
   SyncWait wait_of(const WaitFor& wait) const;
   const Connection* find(std::uint32_t peer, std::uint32_t lane) const;
   const Connection& at(std::uint32_t peer, std::uint32_t lane) const;
@@ -79,6 +85,10 @@ class OnchipExecutor final : public Executor {
   std::array<std::uint64_t, kLocalObjects> local_value_{};   // after all that was submitted
   std::array<std::uint64_t, kLocalObjects> local_raised_{};  // by the work being lowered
   Flows flows_;
+  CallBook book_;
+  MemPtr records_;  // that are sent, in HBM; of completed work they are free again
+  std::byte* records_base_ = nullptr;
+  std::uint64_t records_sent_ = 0;
   std::vector<weft_cmd> commands_;
   std::deque<Pending> pending_;
   std::uint64_t tickets_ = 0;

@@ -13,6 +13,8 @@ Connection::Connection(weft_device* device, std::uint32_t port, std::uint32_t pe
   for (std::uint32_t i = 0; i < syncs_.count(); ++i) base_.push_back(syncs_.value(i));
   staging_ = allocate(device, std::uint64_t{slots} * slot_bytes, WEFT_MEM_REMOTE_WRITE,
                       (whom + ": staging (a smaller WCCL_BUFFSIZE needs less)").c_str());
+  records_ = allocate(device, CallBook::ring_bytes(slots), WEFT_MEM_REMOTE_WRITE, (whom + ": records").c_str());
+  records_base_ = map(records_.get());
   weft_channel* channel = nullptr;
   if (weft_channel_create(device, port, syncs_.first(), 2 * slots, &channel, &local_) != 0) throw device_failure(whom);
   channel_.reset(channel);
@@ -25,6 +27,8 @@ Offer Connection::offer() const {
   offer.slot_bytes = slot_bytes_;
   offer.staging_key = staging_key();
   offer.staging_va = weft_mem_va(staging_.get());
+  offer.records_va = weft_mem_va(records_.get());
+  offer.records_key = weft_mem_key(records_.get());
   offer.endpoint = local_;
   return offer;
 }

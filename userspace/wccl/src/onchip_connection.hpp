@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "call_book.hpp"
 #include "device_objects.hpp"
 #include "sched/lower.hpp"
 #include "weft/weft.h"
@@ -19,6 +21,9 @@ struct Offer {
   std::uint32_t slot_bytes = 0;
   std::uint32_t staging_key = 0;
   std::uint64_t staging_va = 0;
+  std::uint64_t records_va = 0;  // its ring of CallRecord
+  std::uint32_t records_key = 0;
+  std::uint32_t reserved = 0;
   weft_endpoint endpoint{};
 };
 
@@ -46,6 +51,12 @@ class Connection {
   std::uint64_t staging_bytes() const { return weft_mem_bytes(staging_.get()); }
   weft_va remote_staging(std::uint64_t seq) const { return remote_.staging_va + seq % slots_ * slot_bytes_; }
   std::uint32_t remote_key() const { return remote_.staging_key; }
+  // The peer's records of its calls; and where our record `number` goes.
+  std::span<const std::byte> records() const { return {records_base_, CallBook::ring_bytes(slots_)}; }
+  weft_va remote_record(std::uint64_t number) const {
+    return remote_.records_va + number % CallBook::entries(slots_) * sizeof(CallRecord);
+  }
+  std::uint32_t remote_records_key() const { return remote_.records_key; }
 
   // The sync object of an event of slice `seq`, and the value that says it has happened.
   std::uint32_t object(EventKind kind, std::uint64_t seq) const {
@@ -83,7 +94,8 @@ class Connection {
   std::uint32_t peer_, lane_, slots_, slot_bytes_;
   SyncRun syncs_;
   std::vector<std::uint64_t> base_;  // values before first use
-  MemPtr staging_;
+  MemPtr staging_, records_;
+  const std::byte* records_base_ = nullptr;
   ChannelPtr channel_;
   weft_endpoint local_{};
   Offer remote_;

@@ -15,6 +15,7 @@ namespace {
 
 // A wait is cut into pieces between which we look whether somebody else reported a failure.
 constexpr std::chrono::nanoseconds kWaitPiece = std::chrono::milliseconds(100);
+constexpr std::chrono::nanoseconds kRecordPiece = std::chrono::microseconds(50);
 
 }  // namespace
 
@@ -125,28 +126,57 @@ void Communicator::tell(const Note& note) noexcept {
   }
 }
 
+// Do the peers say the same of their calls, as far as work up to `ticket` shows it? If not, the communicator has
+// failed.
+CallBook::State Communicator::agreement(std::uint64_t ticket) {
+  const CallBook::Answer found = executor_->agreement(ticket);
+  if (found.state != CallBook::State::kDisagreed || failed_ != wcclSuccess) return found.state;
+  const Note note{kNobody, std::string(found.earlier ? "an earlier call differed between ranks; now " : "") + "rank " +
+                               std::to_string(found.peer) + " calls " + found.theirs.text() + ", rank " +
+                               std::to_string(rank_) + " calls " + found.ours.text()};
+  fail(note, wcclInvalidUsage);
+  tell(note);
+  return found.state;
+}
+
+// Has another rank of this process found that calls differ?
+bool Communicator::others_disagree() {
+  for (const auto& weak : family_->members) {
+    const auto member = weak.lock();
+    if (member && member.get() != this && member->executor_) member->agreement(member->executor_->submitted());
+  }
+  return poll_rendezvous();
+}
+
 // For `caller`, which may be another rank of this process.
 void Communicator::wait_for(std::uint64_t ticket, Lock& lock, const Communicator& caller) {
   const Counted counted(waiters_);
   const auto limit = std::chrono::duration_cast<std::chrono::nanoseconds>(options_.settings.timeout);
   Patience patience(limit);
   std::uint64_t progress = 0;
-  while (!executor_->complete(ticket)) {
+  for (;;) {
+    const bool complete = executor_->complete(ticket);
+    const CallBook::State agreed = agreement(ticket);
+    if (complete && agreed == CallBook::State::kAgreed) return;
     if (aborted_ || caller.aborted_) throw Failure(wcclRemoteError, "aborted");
-    if (poll_rendezvous()) throw_failure();
-    const std::chrono::nanoseconds piece = std::min(kWaitPiece, limit);
+    if (agreed == CallBook::State::kDisagreed || poll_rendezvous()) throw_failure();
+    // Complete, but a record has yet to come: nothing is left to wait for but time.
+    const std::uint64_t awaited = complete ? executor_->submitted() + 1 : ticket;
+    const std::chrono::nanoseconds piece = std::min(complete ? kRecordPiece : kWaitPiece, limit);
     weft_failure failure{};
     lock.unlock();
-    const int error = executor_->wait(ticket, piece.count(), &failure);
+    const int error = executor_->wait(awaited, piece.count(), &failure);
     // Something else in this context may have failed, for instance another communicator: that makes the wait return at
     // once.
     if (error == -EIO) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     lock.lock();
-    if (error == 0) return;
+    if (error == 0 && !complete) continue;  // the work has ended
     patience.pass(error == -ETIME ? piece : std::chrono::nanoseconds{});
-    if (error != -ETIME && error != -EINTR && look_for_failure(error, failure) == Verdict::kFailed) throw_failure();
+    if (error != 0 && error != -ETIME && error != -EINTR && look_for_failure(error, failure) == Verdict::kFailed) {
+      throw_failure();
+    }
     // In this process the others' devices can be looked at too: they may have nobody who waits.
-    if (!rendezvous_ && suspect(wcclRemoteError, true) == Verdict::kFailed) throw_failure();
+    if (!rendezvous_ && (others_disagree() || suspect(wcclRemoteError, true) == Verdict::kFailed)) throw_failure();
     const std::uint64_t now = executor_->progress();
     if (now != progress) patience = Patience(limit);
     progress = now;
@@ -176,11 +206,15 @@ wcclResult_t Communicator::async_error() {
   const Lock lock(mutex_, std::try_to_lock);
   if (!lock) return wcclInProgress;  // another thread is at it just now
   if (poll_rendezvous()) return failed_;
-  if (!executor_ || executor_->complete(executor_->submitted())) return wcclSuccess;
+  if (!executor_) return wcclSuccess;
+  const std::uint64_t last = executor_->submitted();
+  const bool complete = executor_->complete(last);
+  const CallBook::State agreed = agreement(last);
+  if (agreed == CallBook::State::kDisagreed) return failed_;
+  if (complete && agreed == CallBook::State::kAgreed) return wcclSuccess;
   weft_failure failure{};
-  const int error = executor_->wait(executor_->submitted(), 0, &failure);
-  if (error == 0) return wcclSuccess;
-  if (error != -ETIME && error != -EINTR) look_for_failure(error, failure);
+  const int error = executor_->wait(last, 0, &failure);
+  if (error != 0 && error != -ETIME && error != -EINTR) look_for_failure(error, failure);
   return failed_ != wcclSuccess ? failed_.load() : wcclInProgress;
 }
 

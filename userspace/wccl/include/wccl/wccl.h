@@ -8,6 +8,12 @@
  * limit ($WCCL_TIMEOUT seconds, default 30) with an error that names the rank that was silent, or at once when a rank's process or host
  * is gone. Signals end no wait.
  *
+ * Calls that differ between ranks in kind, count, type or reduction, and a receive of another size than its send, end
+ * the communicator. A rank that received from one that called something else gets wcclInvalidUsage when it waits, with
+ * both ranks and what they called; it tells the others, which get wcclRemoteError with the same text. A rank that
+ * received only from ranks that agree with it (from 3 ranks on), or that only sent, may return from its wait for that
+ * call before it is told: then its next call fails. What such a call wrote is undefined.
+ *
  * Environment: WCCL_COMM_ID=address:port (one communicator at a time), WCCL_JOB_ID (what tells jobs apart, where the launcher's
  * variables do not), WCCL_SOCKET_IFNAME, WCCL_TIMEOUT (s), WCCL_PATH=onchip|peer|staged, WCCL_BUFFSIZE (bytes of a staging
  * slot), WCCL_SLOTS, WCCL_QUEUE_ENTRIES, WCCL_LANES, WCCL_ALGO (all-reduce), WCCL_SCHED_FILE, WCCL_IB_TIMEOUT, WCCL_IB_RETRY_CNT, WCCL_DEBUG=WARN|INFO.
@@ -208,6 +214,8 @@ typedef struct {
 	uint64_t mrTeardownNs;
 	uint64_t mrEntries; /* now */
 	uint64_t mrBytes;
+	uint64_t
+		callRecords; /* sent ahead of messages to compare calls, 40 bytes each; not in bytes or messages above */
 } wcclStats_t;
 wcclResult_t wcclCommStats(wcclComm_t comm, wcclStats_t *stats);
 
