@@ -111,6 +111,9 @@ TEST(SimRing, AllReduceIsExact) { all_reduce(0, bytes_a_rank()); }
 TEST(SimRing, AllReduceIsExactWithLoss) { all_reduce(0.01, 1u << 20); }
 
 // Leaves the capture for a checker with its own reading of the standard (tests/wire).
-TEST(SimRing, Capture) { all_reduce(0.01, 256u << 10, WEFT_TEST_CAPTURE); }
+TEST(SimRing, Capture) {
+  const char* file = std::getenv("WEFT_CAPTURE");
+  all_reduce(0.01, 256u << 10, file != nullptr ? file : WEFT_TEST_CAPTURE);
+}
 
 }  // namespace

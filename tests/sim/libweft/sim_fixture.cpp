@@ -43,13 +43,13 @@ weft_queue* Accel::queue(std::uint32_t entries, unsigned flags) {
 
 std::uint32_t Accel::sync(std::uint32_t count) {
   std::uint32_t first = 0;
-  EXPECT_EQ(weft_sync_alloc(device_, count, WEFT_SYNC_WAITABLE, &first), 0) << weft_last_error();
+  EXPECT_EQ(weft_sync_alloc(device_, count, 0, &first), 0) << weft_last_error();
   return first;
 }
 
 int Accel::wait(std::uint32_t id, std::uint64_t value, std::int64_t timeout_ns, weft_failure* failure) {
-  const weft_wait_item item{id, 0, value};
-  return weft_sync_wait(device_, &item, 1, timeout_ns, nullptr, failure);
+  const weft_sync_event event{id, 0, value};
+  return weft_sync_wait(device_, &event, 1, timeout_ns, nullptr, nullptr, failure);
 }
 
 std::vector<std::byte> Accel::bytes(const weft_mem* mem) {

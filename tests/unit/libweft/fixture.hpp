@@ -45,13 +45,13 @@ class Device : public ::testing::Test {
   }
   std::uint32_t sync(std::uint32_t count = 1) {
     std::uint32_t first = 0;
-    EXPECT_EQ(weft_sync_alloc(device, count, WEFT_SYNC_WAITABLE, &first), 0) << weft_last_error();
+    EXPECT_EQ(weft_sync_alloc(device, count, 0, &first), 0) << weft_last_error();
     return first;
   }
   int wait(std::uint32_t id, std::uint64_t value, std::int64_t timeout_ns = 5'000'000'000,
            weft_failure* failure = nullptr) {
-    const weft_wait_item item{id, 0, value};
-    return weft_sync_wait(device, &item, 1, timeout_ns, nullptr, failure);
+    const weft_sync_event event{id, 0, value};
+    return weft_sync_wait(device, &event, 1, timeout_ns, nullptr, nullptr, failure);
   }
 
   weft_device* device = nullptr;

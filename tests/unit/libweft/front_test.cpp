@@ -64,15 +64,24 @@ TEST_F(Front, FindGivesTheObjectThatHoldsTheWholeRange) {
   for (weft_mem* mem : mems) {
     const auto va = weft_mem_va(mem);
     const auto bytes = weft_mem_bytes(mem);
-    EXPECT_EQ(weft_mem_find(device, va, bytes), mem);
-    EXPECT_EQ(weft_mem_find(device, va + bytes - 1, 1), mem);
-    EXPECT_EQ(weft_mem_find(device, va + 1, bytes), nullptr);
-    EXPECT_EQ(weft_mem_find(device, va, SIZE_MAX), nullptr);
+    weft_mem_info info{};
+    info.size = sizeof(info);
+    for (const auto& [at, length] : {std::pair(va, bytes), std::pair(va + bytes - 1, std::size_t{1})}) {
+      EXPECT_EQ(weft_mem_find(device, at, length, &info), 0);
+      EXPECT_EQ(info.va, va);
+      EXPECT_EQ(info.bytes, bytes);
+      EXPECT_EQ(info.key, weft_mem_key(mem));
+      EXPECT_EQ(info.generation, weft_mem_generation(mem));
+    }
+    EXPECT_EQ(weft_mem_find(device, va + 1, bytes, &info), -ENOENT);
+    EXPECT_EQ(weft_mem_find(device, va, SIZE_MAX, &info), -ENOENT);
   }
   const auto gone = weft_mem_va(mems[7]);
   weft_mem_free(mems[7]);
-  EXPECT_EQ(weft_mem_find(device, gone, 1), nullptr);
-  EXPECT_EQ(weft_mem_find(device, 0, 1), nullptr);
+  weft_mem_info info{};
+  info.size = sizeof(info);
+  EXPECT_EQ(weft_mem_find(device, gone, 1, &info), -ENOENT);
+  EXPECT_EQ(weft_mem_find(device, 0, 1, &info), -ENOENT);
 }
 
 TEST_F(Front, RegisteredMemoryIsFoundAndCopied) {
@@ -124,7 +133,7 @@ TEST_F(Front, BadArgumentsAreNamed) {
   weft_queue* queue = nullptr;
   for (std::uint32_t entries : {0u, 8u, 48u, 131072u})
     EXPECT_EQ(weft_queue_create(device, entries, 0, &queue), -EINVAL);
-  EXPECT_EQ(weft_sync_wait(device, nullptr, 0, 0, nullptr, nullptr), -EINVAL);
+  EXPECT_EQ(weft_sync_wait(device, nullptr, 0, 0, nullptr, nullptr, nullptr), -EINVAL);
   weft_channel* channel = nullptr;
   EXPECT_EQ(weft_channel_create(device, 0, 0, 1, &channel, nullptr), -EOPNOTSUPP);
   int fd = 0;
@@ -241,13 +250,13 @@ TEST_F(Front, FailedQueueIsNamedAndGoesAway) {
 
 TEST_F(Front, WaitAnyTellsWhich) {
   const std::uint32_t ids = sync(3);
-  const weft_wait_item items[] = {{ids, 0, 1}, {ids + 1, 0, 1}, {ids + 2, 0, 1}};
+  const weft_sync_event items[] = {{ids, 0, 1}, {ids + 1, 0, 1}, {ids + 2, 0, 1}};
   std::uint32_t which = 99;
-  EXPECT_EQ(weft_sync_wait(device, items, 3, 0, &which, nullptr), -ETIME);
+  EXPECT_EQ(weft_sync_wait(device, items, 3, 0, nullptr, &which, nullptr), -ETIME);
   ASSERT_EQ(weft_sync_signal(device, ids + 1, 7), 0);
-  EXPECT_EQ(weft_sync_wait(device, items, 3, -1, &which, nullptr), 0);
+  EXPECT_EQ(weft_sync_wait(device, items, 3, -1, nullptr, &which, nullptr), 0);
   EXPECT_EQ(which, 1u);
-  EXPECT_EQ(weft_sync_wait(device, items, 3, 1'000'000, nullptr, nullptr), -ETIME);
+  EXPECT_EQ(weft_sync_wait(device, items, 3, 1'000'000, nullptr, nullptr, nullptr), -ETIME);
 }
 
 TEST_F(Front, SignalFromAnotherThreadEndsAWait) {

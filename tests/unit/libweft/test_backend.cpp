@@ -2,24 +2,23 @@
 // The smallest backend: opens and tells its argument.
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 
-#include "weft/backend.h"
+#include "whole_table.hpp"
 
 namespace {
 
 std::string& text(void* device) { return *static_cast<std::string*>(device); }
 
 weft_backend table() {
-  weft_backend made{};
-  made.size = sizeof(made);
-  made.version = WEFT_BACKEND_VERSION;
-  made.name = "test";
+  weft_backend made = weft::test::whole_table("test");
   made.count = [] { return 3; };
   made.open = [](const char* argument, void** device, char* message, std::size_t room) {
-    if (std::strcmp(argument, "fail") == 0) {
+    const char* fails = std::getenv("WEFT_TEST_BACKEND_FAILS");
+    if (std::strcmp(argument, "fail") == 0 || (fails != nullptr && std::strcmp(argument, fails) == 0)) {
       std::snprintf(message, room, "asked to fail");
       return -EIO;
     }

@@ -32,7 +32,11 @@ TEST(MrCacheLibweft, FreeingMemoryEndsItsRegistrations) {
     heap.allocate(object);
     Cache::Lease lease;
     ASSERT_EQ(cache.acquire(object, {4096, 100}, &lease), 0);
-    ASSERT_EQ(weft_mem_find(device, object.id + 4096, 100), mem);
+    weft_mem_info info{};
+    info.size = sizeof(info);
+    ASSERT_EQ(weft_mem_find(device, object.id + 4096, 100, &info), 0);
+    EXPECT_EQ(info.va, object.id);
+    EXPECT_EQ(info.generation, object.generation);
     lease.end();
     EXPECT_EQ(heap.regions(), 1u);
     weft_mem_free(mem);

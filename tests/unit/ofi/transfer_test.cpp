@@ -259,6 +259,45 @@ TEST_F(Transfer, LocalRegionsAreNotForPeers) {
   EXPECT_EQ(api().deregister(mr), 0);
 }
 
+// A source buffer: its owner writes from it, and no peer gets at it, whatever key it tries.
+TEST_F(Transfer, ASourceBufferIsClosedToPeers) {
+  std::vector<unsigned char> source(4096, 0x33);
+  weft_ofi_mr* mr = b.add(source, WEFT_OFI_LOCAL);
+  std::vector<weft_ofi_completion> others;
+  const std::uint64_t bases[] = {0, reinterpret_cast<std::uintptr_t>(source.data())};
+  for (std::uint64_t key = b_key > 4 ? b_key - 4 : 0; key < b_key + 8; ++key) {
+    if (key == b_key) continue;
+    for (const std::uint64_t base : bases) {
+      for (const bool write : {true, false}) {
+        const auto call = write ? api().write : api().read;
+        ASSERT_EQ(call(a.ofi, b_at_a, a_mr, 0, 64, base, key, &tag), 0) << api().error();
+        const weft_ofi_completion done = next(a, b, &others);
+        EXPECT_LT(done.status, 0) << (write ? "written" : "read") << " with key " << key;
+        EXPECT_NE(done.status, -ETIME);
+      }
+    }
+  }
+  EXPECT_EQ(source, std::vector<unsigned char>(4096, 0x33));
+  EXPECT_EQ(api().deregister(mr), 0);
+}
+
+// Whatever the wrapper opens, it closes: libfabric's objects hold descriptors.
+TEST(Descriptors, AreAsManyAfterClose) {
+  const auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const auto cycle = [] {
+    Endpoint one, other;
+    std::vector<unsigned char> memory(4096);
+    one.add(memory);
+    one.insert(other.address());
+  };
+  cycle();  // what libfabric keeps from the first time on
+  const auto before = count();
+  for (int i = 0; i < 10; ++i) cycle();
+  EXPECT_EQ(count(), before);
+}
+
 TEST_F(Transfer, DmaBufs) {
   weft_ofi_mr* mr = nullptr;
   if (provider() == "tcp") {

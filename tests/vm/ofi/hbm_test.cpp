@@ -22,10 +22,8 @@ class HbmRegistrar : public mr::Registrar {
   HbmRegistrar(weft_device* device, weft_ofi* ofi) : device_(device), ofi_(ofi) {}
   int add(const mr::Object& object, mr::Range range, void** region) override {
     const weft_va va = object.id + range.offset;
-    weft_mem* mem = weft_mem_find(device_, va, range.bytes);
     int fd = -1;
-    if (mem == nullptr || weft_mem_generation(mem) != object.generation) return -ENOENT;
-    if (int error = weft_mem_export(mem, 0, object.bytes, &fd)) return error;
+    if (int error = weft_mem_export_found(device_, object.id, object.generation, &fd)) return error;
     weft_ofi_mr* mr = nullptr;
     const int error = api().register_dmabuf(ofi_, fd, range.offset, range.bytes, va, 0, &mr);
     ::close(fd);

@@ -6,8 +6,11 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "error.hpp"
+#include "weft/sized.hpp"
 
 namespace weft::front {
 namespace {
@@ -16,31 +19,51 @@ bool is_path(const std::string& name) {
   return name.find('/') != std::string::npos || (name.size() > 3 && name.compare(name.size() - 3, 3, ".so") == 0);
 }
 
+// The first call that every backend must have and this one lacks, or nullptr. Only mem_export and channel_* may be
+// left out.
+const char* missing(const weft_backend& table) {
+  const std::pair<bool, const char*> calls[] = {
+      {table.count, "count"},           {table.open, "open"},           {table.close, "close"},
+      {table.info, "info"},             {table.counters, "counters"},   {table.sensors, "sensors"},
+      {table.port, "port"},             {table.log, "log"},             {table.mem_alloc, "mem_alloc"},
+      {table.mem_register, "mem_register"}, {table.mem_free, "mem_free"}, {table.mem_map, "mem_map"},
+      {table.mem_unmap, "mem_unmap"},   {table.sync_alloc, "sync_alloc"}, {table.sync_free, "sync_free"},
+      {table.sync_value, "sync_value"}, {table.sync_signal, "sync_signal"}, {table.sync_wait, "sync_wait"},
+      {table.queue_create, "queue_create"}, {table.queue_destroy, "queue_destroy"}, {table.queue_ring, "queue_ring"},
+  };
+  for (const auto& [there, name] : calls)
+    if (!there) return name;
+  return nullptr;
+}
+
 // A shared object stays loaded: its threads and its thread-local destructors may outlive the last device.
 const weft_backend* load(const std::string& path, int& error) {
   static std::mutex lock;
-  static std::map<std::string, const weft_backend*> loaded;
+  static std::map<std::string, weft_backend> loaded;
   std::lock_guard guard(lock);
-  if (auto known = loaded.find(path); known != loaded.end()) return known->second;
+  if (auto known = loaded.find(path); known != loaded.end()) return &known->second;
 
   void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) {
     error = fail(ENOENT, "cannot load the backend %s: %s", path.c_str(), dlerror());
     return nullptr;
   }
-  auto refuse = [&](int code, const char* why) -> const weft_backend* {
-    error = fail(code, "%s is not usable as a backend: %s", path.c_str(), why);
+  auto refuse = [&](int code, const std::string& why) -> const weft_backend* {
+    error = fail(code, "%s is not usable as a backend: %s", path.c_str(), why.c_str());
     dlclose(object);
     return nullptr;
   };
   auto entry = reinterpret_cast<decltype(&weft_backend_entry)>(dlsym(object, "weft_backend_entry"));
   if (entry == nullptr) return refuse(EINVAL, "it does not export weft_backend_entry()");
-  const weft_backend* table = entry(WEFT_BACKEND_VERSION);
-  if (table == nullptr) return refuse(EPROTO, "it does not offer the table's version of this library");
-  if (table->version != WEFT_BACKEND_VERSION || table->size < sizeof(weft_backend))
-    return refuse(EPROTO, "its table has another version or is too short");
-  loaded.emplace(path, table);
-  return table;
+  const weft_backend* theirs = entry(WEFT_BACKEND_VERSION);
+  if (theirs == nullptr || theirs->version != WEFT_BACKEND_VERSION)
+    return refuse(EPROTO, "it does not offer version " + std::to_string(WEFT_BACKEND_VERSION) + " of the table");
+  weft_backend table;
+  if (const int wrong = read_sized(theirs, &table); wrong != 0)
+    return refuse(-wrong, wrong == -E2BIG ? "its table has calls that this library does not know"
+                                          : "the size of its table is not set");
+  if (const char* name = missing(table)) return refuse(EPROTO, std::string("its table has no ") + name + "()");
+  return &loaded.emplace(path, table).first->second;
 }
 
 }  // namespace

@@ -7,22 +7,26 @@
 #include "error.hpp"
 
 using weft::front::fail;
+using weft::front::guarded;
 
 int weft_channel_create(weft_device* device, uint32_t port, uint32_t sync_base, uint32_t sync_count, weft_channel** out,
                         weft_endpoint* local) {
   *out = nullptr;
   if (device->backend->channel_create == nullptr)
     return fail(EOPNOTSUPP, "backend %s has no channels", device->backend->name);
-  auto channel = std::make_unique<weft_channel>();
-  channel->device = device;
-  const int error = device->backend->channel_create(device->handle, port, sync_base, sync_count, &channel->backend);
-  if (error == -EOPNOTSUPP) return fail(EOPNOTSUPP, "backend %s has no channels", device->backend->name);
-  if (error != 0) return fail(-error, "weft_channel_create: port %u: %s", port, std::strerror(-error));
-  if (local != nullptr) *local = channel->backend.local;
-  std::lock_guard guard(device->objects_lock);
-  device->channels.insert(channel.get());
-  *out = channel.release();
-  return 0;
+  return guarded("weft_channel_create", [&] {
+    auto made = std::make_unique<weft_channel>();
+    made->device = device;
+    const int error = device->backend->channel_create(device->handle, port, sync_base, sync_count, &made->backend);
+    if (error == -EOPNOTSUPP) return fail(EOPNOTSUPP, "backend %s has no channels", device->backend->name);
+    if (error != 0) return fail(-error, "weft_channel_create: port %u: %s", port, std::strerror(-error));
+    std::unique_ptr<weft_channel, decltype(&weft_channel_destroy)> channel(made.release(), weft_channel_destroy);
+    if (local != nullptr) *local = channel->backend.local;
+    std::lock_guard guard(device->objects_lock);
+    device->channels.insert(channel.get());
+    *out = channel.release();
+    return 0;
+  });
 }
 
 int weft_channel_connect(weft_channel* channel, const weft_endpoint* remote, uint8_t timeout, uint8_t retry_cnt) {

@@ -35,7 +35,7 @@ struct weft_channel {
 
 namespace weft::front {
 
-class CopyQueue;
+class Copies;
 
 }  // namespace weft::front
 
@@ -56,7 +56,8 @@ struct weft_device {
 
   std::mutex objects_lock;
   std::set<weft_queue*> queues;      // guarded by objects_lock
+  std::set<weft_stream*> streams;    // guarded by objects_lock
   std::set<weft_channel*> channels;  // guarded by objects_lock
 
-  std::unique_ptr<weft::front::CopyQueue> copies;
+  std::unique_ptr<weft::front::Copies> copies;
 };

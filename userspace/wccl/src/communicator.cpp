@@ -30,12 +30,13 @@ std::uint32_t type_bytes(wcclDataType_t type) {
 }
 
 Operand Communicator::memory(weft_va address, std::uint64_t bytes, const char* what) const {
-  const weft_mem* mem = weft_mem_find(options_.device, address, bytes);
-  if (!mem) {
+  weft_mem_info mem{};
+  mem.size = sizeof mem;
+  if (weft_mem_find(options_.device, address, bytes, &mem) != 0) {
     throw Failure(wcclInvalidArgument,
                   std::string(what) + " is not memory of this communicator's device, or ends too early");
   }
-  return {address, weft_mem_key(mem), address, bytes};
+  return {address, mem.key, address, bytes};
 }
 
 void Communicator::check_buffer(weft_va address, std::uint64_t bytes, std::uint32_t element, const char* what) const {

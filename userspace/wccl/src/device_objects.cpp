@@ -8,7 +8,7 @@
 namespace weft::ccl {
 
 SyncRun::SyncRun(weft_device* device, std::uint32_t count) : device_(device), count_(count) {
-  if (weft_sync_alloc(device, count, WEFT_SYNC_WAITABLE, &first_) != 0) {
+  if (weft_sync_alloc(device, count, 0, &first_) != 0) {
     throw device_failure("no " + std::to_string(count) + " sync objects (fewer WCCL_SLOTS need fewer)");
   }
 }

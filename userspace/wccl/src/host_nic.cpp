@@ -95,10 +95,12 @@ bool HostNic::try_domain(const weft_ofi_info& domain, const Options& options, st
   try {
     const MemPtr page = allocate(device_, 4096, 0, "a trial registration");
     weft_ofi_mr* region = nullptr;
-    const int error = export_and_register(page.get(), {0, 4096}, &region);
+    int fd = -1;
+    const int exported = weft_mem_export(page.get(), 0, 4096, &fd);
+    const int error = register_export(exported, fd, weft_mem_va(page.get()), {0, 4096}, WEFT_OFI_LOCAL, &region);
     if (error != 0) {
       return refuse(std::string(domain.domain) +
-                    " cannot register HBM: " + (error == -EOPNOTSUPP && !region ? weft_last_error() : api_->error()));
+                    " cannot register HBM: " + (exported != 0 ? weft_last_error() : api_->error()));
     }
     api_->deregister(region);
   } catch (const Failure& failure) {
@@ -129,31 +131,34 @@ Bytes HostNic::address() const {
 }
 
 // The driver exports whole objects; the NIC registers the range of it, at the device's own address.
-int HostNic::export_and_register(weft_mem* mem, mr::Range range, weft_ofi_mr** out) {
-  int fd = -1;
-  if (const int error = weft_mem_export(mem, 0, weft_mem_bytes(mem), &fd)) return error;
-  const int error =
-      api_->register_dmabuf(endpoint_, fd, range.offset, range.bytes, weft_mem_va(mem) + range.offset, 0, out);
+int HostNic::register_export(int exported, int fd, weft_va va, mr::Range range, unsigned flags, weft_ofi_mr** out) {
+  if (exported != 0) return exported;
+  const int error = api_->register_dmabuf(endpoint_, fd, range.offset, range.bytes, va + range.offset, flags, out);
   ::close(fd);
   return error;
 }
 
 int HostNic::add(const mr::Object& object, mr::Range range, void** region) {
-  weft_mem* mem = weft_mem_find(device_, object.id + range.offset, range.bytes);
-  if (!mem || weft_mem_generation(mem) != object.generation) return -ENOENT;
+  // Buffers of the user: peers write to staging slots and read from them, never from here.
+  int fd = -1;
   weft_ofi_mr* made = nullptr;
-  const int error = export_and_register(mem, range, &made);
+  const int exported = weft_mem_export_found(device_, object.id, object.generation, &fd);
+  const int error = register_export(exported, fd, object.id, range, WEFT_OFI_LOCAL, &made);
   *region = made;
   return error;
 }
 
+// A region that a transfer past its time-out still uses ends with that transfer; the DMA-BUF keeps the memory until
+// then.
 void HostNic::remove(void* region) {
   if (!closed_) api_->deregister(static_cast<weft_ofi_mr*>(region));
 }
 
 weft_ofi_mr* HostNic::register_hbm(weft_mem* mem) {
   weft_ofi_mr* region = nullptr;
-  if (export_and_register(mem, {0, weft_mem_bytes(mem)}, &region) != 0) {
+  int fd = -1;
+  const int exported = weft_mem_export(mem, 0, weft_mem_bytes(mem), &fd);
+  if (register_export(exported, fd, weft_mem_va(mem), {0, weft_mem_bytes(mem)}, 0, &region) != 0) {
     throw Failure(wcclSystemError, std::string("staging cannot be registered with the host NIC: ") + api_->error());
   }
   return region;
@@ -166,10 +171,11 @@ weft_ofi_mr* HostNic::register_host(void* base, std::size_t bytes) {
 }
 
 Registered HostNic::lease(weft_va va, std::uint64_t bytes) {
-  weft_mem* mem = weft_mem_find(device_, va, bytes);
-  if (!mem) throw Failure(wcclInvalidArgument, "a buffer was freed");
+  weft_mem_info mem{};
+  mem.size = sizeof mem;
+  if (weft_mem_find(device_, va, bytes, &mem) != 0) throw Failure(wcclInvalidArgument, "a buffer was freed");
   Registered out;
-  const mr::Object object{weft_mem_va(mem), weft_mem_generation(mem), weft_mem_bytes(mem)};
+  const mr::Object object{mem.va, mem.generation, mem.bytes};
   const int error = cache_->acquire(object, {va - object.id, bytes}, &out.lease);
   if (error != 0) {
     throw Failure(wcclSystemError, std::string("a buffer cannot be registered with the host NIC: ") +

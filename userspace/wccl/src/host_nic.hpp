@@ -60,7 +60,8 @@ class HostNic final : private mr::Registrar {
   int add(const mr::Object& object, mr::Range range, void** region) override;
   void remove(void* region) override;
   static void freed(void* self, weft_mem* mem);
-  int export_and_register(weft_mem* mem, mr::Range range, weft_ofi_mr** out);
+  // Takes what weft_mem_export gave, its result and the file.
+  int register_export(int exported, int fd, weft_va va, mr::Range range, unsigned flags, weft_ofi_mr** out);
   bool try_domain(const weft_ofi_info& domain, const Options& options, std::string* why);
 
   weft_device* device_;

@@ -362,7 +362,7 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
     lock.lock();
     return;
   }
-  std::array<weft_wait_item, kInFlight> items;
+  std::array<weft_sync_event, kInFlight> items;
   std::uint32_t count = 0;
   for (std::uint32_t i = 0; i < kInFlight; ++i) {
     if (running_[i]) items[count++] = {done_.first() + i, 0, target_[i]};
@@ -370,7 +370,7 @@ void HostExecutor::rest(std::unique_lock<std::mutex>& lock, unsigned turn) {
   lock.unlock();
   std::uint32_t any = 0;
   weft_failure failure{};
-  const int error = weft_sync_wait(setup_.device, items.data(), count, nap.count() * 1000, &any, &failure);
+  const int error = weft_sync_wait(setup_.device, items.data(), count, nap.count() * 1000, nullptr, &any, &failure);
   lock.lock();
   if (error == 0 || error == -ETIME || lost(error, failure)) return;
   work_.wait_for(lock, nap);  // somebody else's failure: as long as it is there, waiting does not wait
@@ -386,9 +386,9 @@ bool HostExecutor::lost(int error, const weft_failure& failure) {
 }
 
 bool HostExecutor::look_at_device() {
-  const weft_wait_item never{done_.first(), 0, UINT64_MAX};
+  const weft_sync_event never{done_.first(), 0, UINT64_MAX};
   weft_failure failure{};
-  return lost(weft_sync_wait(setup_.device, &never, 1, 0, nullptr, &failure), failure);
+  return lost(weft_sync_wait(setup_.device, &never, 1, 0, nullptr, nullptr, &failure), failure);
 }
 
 }  // namespace weft::ccl

@@ -267,8 +267,8 @@ std::optional<Blame> OnchipExecutor::broken() const {
 }
 
 int OnchipExecutor::wait(std::uint64_t ticket, std::int64_t timeout_ns, weft_failure* failure) {
-  const weft_wait_item item{done_.first(), 0, done_base_ + ticket};
-  return weft_sync_wait(setup_.device, &item, 1, timeout_ns, nullptr, failure);
+  const weft_sync_event item{done_.first(), 0, done_base_ + ticket};
+  return weft_sync_wait(setup_.device, &item, 1, timeout_ns, nullptr, nullptr, failure);
 }
 
 bool OnchipExecutor::owns(const weft_failure& failure) const {
@@ -327,12 +327,12 @@ std::string OnchipExecutor::probe(const std::vector<std::uint64_t>& keys, std::i
   if (weft_queue_submit(queue.get(), commands.data(), static_cast<std::uint32_t>(commands.size())) != 0) {
     throw device_failure("probe");
   }
-  const weft_wait_item item{answered.first(), 0, base + commands.size()};
+  const weft_sync_event item{answered.first(), 0, base + commands.size()};
   weft_failure failure{};
   const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(limit_ns);
   int error;
   do {
-    error = weft_sync_wait(setup_.device, &item, 1, limit_ns, nullptr, &failure);
+    error = weft_sync_wait(setup_.device, &item, 1, limit_ns, nullptr, nullptr, &failure);
     limit_ns = std::max<std::int64_t>((deadline - Clock::now()).count(), 0);
   } while (error == -EINTR);  // a signal is no answer
   if (error == 0) return "";

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * Backend table, version 1: what libweft needs of a device. Porting the runtime to a real device means writing one of these, as a
- * shared object that exports weft_backend_entry(). userspace/PORTING.md tells how; `null` is the template.
+ * Backend table, version 2: what libweft needs of a device. Porting the runtime to a real device means writing one of
+ * these, as a shared object that exports weft_backend_entry(). userspace/PORTING.md tells how; `null` is the
+ * template.
  *
- * Handles are the backend's own pointers. All calls return 0 or a negative errno value. Calls on one device come from several threads.
+ * Handles are the backend's own pointers. All calls return 0 or a negative errno value. Calls on one device come from
+ * several threads.
  */
 #ifndef WEFT_BACKEND_H
 #define WEFT_BACKEND_H
@@ -15,7 +17,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define WEFT_BACKEND_VERSION 1u
+#define WEFT_BACKEND_VERSION 2u
 
 struct weft_backend_mem {
 	void *handle;
@@ -41,7 +43,7 @@ struct weft_backend_channel {
 };
 
 struct weft_backend {
-	uint32_t size;
+	uint32_t size; /* sizeof; a shorter, older table is taken as one whose last calls are NULL */
 	uint32_t version; /* WEFT_BACKEND_VERSION */
 	const char *name;
 
@@ -66,9 +68,12 @@ struct weft_backend {
 	void (*sync_free)(void *device, uint32_t first, uint32_t count);
 	uint64_t (*sync_value)(void *device, uint32_t sync);
 	int (*sync_signal)(void *device, uint32_t sync, uint32_t add);
-	/** As weft_sync_wait. With items 0 it returns at once: a backend that runs inside calls gets on a little (see weft/sim.h). */
-	int (*sync_wait)(void *device, const struct weft_wait_item *item, uint32_t items, int64_t timeout_ns,
-			 uint32_t *any, struct weft_failure *failure);
+	/**
+	 * As weft_sync_wait; `failure` is never NULL. With events 0 it returns at once, `failure` may then be NULL: a
+	 * backend that runs inside calls gets on a little (see weft/sim.h).
+	 */
+	int (*sync_wait)(void *device, const struct weft_sync_event *event, uint32_t events, int64_t timeout_ns,
+			 const struct weft_wait_scope *scope, uint32_t *any, struct weft_failure *failure);
 
 	int (*queue_create)(void *device, uint32_t entries, unsigned flags, struct weft_backend_queue *out);
 	void (*queue_destroy)(void *device, struct weft_backend_queue *queue);

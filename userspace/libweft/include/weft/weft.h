@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * libweft: an accelerator, its memory, queues, sync objects and channels.
+ * libweft: an accelerator, its memory, queues, sync objects, streams and channels.
  *
- * Device addresses are weft_va: flat per open device, valid on the device only. Calls return 0 or a negative errno value;
- * weft_last_error() has the text of the calling thread's last failure. Calls on one device may come from several threads,
- * except that a queue has one submitter at a time. Nothing here blocks but weft_sync_wait, weft_copy and weft_fill.
+ * Device addresses are weft_va: flat per open device, valid on the device only. Calls return 0 or a negative errno
+ * value; weft_last_error() has the text of the calling thread's last failure. Calls on one device may come from
+ * several threads, except that a queue and a stream have one submitter at a time.
+ *
+ * What waits for commands: weft_sync_wait, weft_stream_synchronize, weft_copy, weft_fill, weft_write, weft_read. What
+ * asks the device's firmware, and so may wait for other requests to it and for HBM to be zeroed: open, close, and
+ * whatever makes or ends memory, sync objects, queues, streams or channels, or tells their state. All else (submit,
+ * record, wait on a stream, query, signal, value, find) returns at once.
+ *
+ * A struct that begins with `size` may grow at its end: set `size` to sizeof. The library takes a shorter one as one
+ * whose missing fields are 0, and a longer one when what it does not know is 0 (-E2BIG otherwise); it writes no more
+ * than `size` bytes.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
@@ -26,6 +35,7 @@ typedef uint64_t weft_va;
 struct weft_device;
 struct weft_mem;
 struct weft_queue;
+struct weft_stream;
 struct weft_channel;
 
 const char *weft_last_error(void);
@@ -34,8 +44,9 @@ const char *weft_error_text(uint32_t error); /* enum weft_error */
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
 
 /**
- * Open a device: "kernel" or "kernel:N" (/dev/accel/accelN), "sim:N" (device N of the simulator of this process, see weft/sim.h),
- * "null", or "path.so[:argument]" for a backend of your own. NULL: $WEFT_DEVICE, else "kernel". -ENODEV: none.
+ * Open a device: "kernel" or "kernel:N" (/dev/accel/accelN), "sim:N" (device N of the simulator of this process, see
+ * weft/sim.h), "null", or "path.so[:argument]" for a backend of your own. NULL: $WEFT_DEVICE, else "kernel". -ENODEV:
+ * none.
  */
 int weft_device_open(const char *spec, struct weft_device **out);
 void weft_device_close(struct weft_device *device);
@@ -81,33 +92,63 @@ void weft_mem_unmap(struct weft_mem *mem);
 /** DMA-BUF of [offset, offset + bytes), page-aligned; the caller closes *fd. -EOPNOTSUPP: this backend has none. */
 int weft_mem_export(struct weft_mem *mem, size_t offset, size_t bytes, int *fd);
 /**
- * Call fn(arg, mem) for each object of the device that is freed or unregistered, before it is, in the thread that does it; weft_mem_find
- * does not find it any more. For those who keep what refers to memory, such as registrations with another device. `fn` must not
- * free memory of this device.
+ * Call fn(arg, mem) for each object of the device that is freed or unregistered, before it is, in the thread that
+ * does it; weft_mem_find does not find it any more. For those who keep what refers to memory, such as registrations
+ * with another device. `fn` must not free memory of this device.
  */
 typedef void weft_mem_free_fn(void *arg, struct weft_mem *mem);
 int weft_mem_on_free(struct weft_device *device, weft_mem_free_fn *fn, void *arg);
 /** End that. On return `fn` does not run and is not called again. */
 void weft_mem_off_free(struct weft_device *device, weft_mem_free_fn *fn, void *arg);
-/** The memory object that holds [va, va + bytes), or NULL. Fast: called for each buffer of each collective. */
-struct weft_mem *weft_mem_find(struct weft_device *device, weft_va va, size_t bytes);
+/**
+ * What weft_mem_find tells of a memory object: a copy, which a free in another thread cannot spoil. A freed object's
+ * key is refused.
+ */
+struct weft_mem_info {
+	uint32_t size; /* sizeof, set by the caller */
+	uint32_t key;
+	weft_va va;
+	uint64_t bytes;
+	uint64_t generation;
+};
+/** The memory object that holds [va, va + bytes): 0 or -ENOENT. Fast: called for each buffer of each collective. */
+int weft_mem_find(struct weft_device *device, weft_va va, size_t bytes, struct weft_mem_info *out);
+/**
+ * weft_mem_export of the whole object at `va`, which weft_mem_find has told of: -ENOENT when it is not there any more
+ * or another one is. It is not freed meanwhile.
+ */
+int weft_mem_export_found(struct weft_device *device, weft_va va, uint64_t generation, int *fd);
 
 /* ---- sync objects ----------------------------------------------------------------------------------------------- */
 
-#define WEFT_SYNC_WAITABLE (1u << 0) /* the host can read it and wait for it; others are the device's own */
-
-/** `count` sync objects in a row. Values are never reset: read them (waitable), or count on from what weft_sync_base gives. */
+/** `count` sync objects in a row; `flags` 0. Values are never reset: count on from weft_sync_value. */
 int weft_sync_alloc(struct weft_device *device, uint32_t count, unsigned flags, uint32_t *first);
 void weft_sync_free(struct weft_device *device, uint32_t first, uint32_t count);
-/** Value of a waitable object. */
 uint64_t weft_sync_value(struct weft_device *device, uint32_t sync);
 /** Add to a sync object from the host. */
 int weft_sync_signal(struct weft_device *device, uint32_t sync, uint32_t add);
 
-struct weft_wait_item {
+/**
+ * An event: a sync object and a value. It is reached when the object has this value or more, and stays so. Plain
+ * data: copy it, hand it to another thread. `sync` WEFT_SYNC_NONE: reached from the start. An event means nothing
+ * after its sync object or stream is gone, and nothing on another open device.
+ */
+struct weft_sync_event {
 	uint32_t sync;
-	uint32_t reserved;
+	uint32_t reserved; /* 0 */
 	uint64_t value;
+};
+/** 0: reached; -EAGAIN: not yet. */
+int weft_event_query(struct weft_device *device, const struct weft_sync_event *event);
+
+/**
+ * Whose failures end a wait: these queues' and channels', by their numbers. A failure of the whole device always
+ * does.
+ */
+struct weft_wait_scope {
+	uint32_t queues, channels;
+	const uint32_t *queue;
+	const uint32_t *channel;
 };
 /** What failed in the context, when a wait returns -EIO. */
 struct weft_failure {
@@ -118,11 +159,13 @@ struct weft_failure {
 	uint64_t value; /* slot index of the failed command */
 };
 /**
- * Wait until all items are reached (value >=), or until one is (`any` not NULL: gets its index). timeout_ns < 0: without
- * limit; 0: just look. 0, -ETIME, -EIO (a queue or channel failed, see `failure`, may be NULL), -ENODEV, -EINTR.
+ * Wait in the host until all events are reached, or until one is (`any` not NULL: gets its index). timeout_ns < 0:
+ * without limit; 0: just look. 0, -ETIME, -EIO (what `scope` names failed, or anything of the context with NULL; see
+ * `failure`, may be NULL),
+ * -ENODEV, -EINTR.
  */
-int weft_sync_wait(struct weft_device *device, const struct weft_wait_item *item, uint32_t items, int64_t timeout_ns,
-		   uint32_t *any, struct weft_failure *failure);
+int weft_sync_wait(struct weft_device *device, const struct weft_sync_event *event, uint32_t events, int64_t timeout_ns,
+		   const struct weft_wait_scope *scope, uint32_t *any, struct weft_failure *failure);
 
 /* ---- queues ----------------------------------------------------------------------------------------------------- */
 
@@ -134,10 +177,51 @@ uint32_t weft_queue_number(const struct weft_queue *queue);
 /** Slots that can be written now. */
 uint32_t weft_queue_space(const struct weft_queue *queue);
 /**
- * Write `slots` 64-byte slots (struct weft_cmd, each WEFT_CMD_EXT one followed by its struct weft_cmd_ext) and ring the doorbell
- * once. -EAGAIN: no room for all (nothing written); -EIO: the queue is halted.
+ * Write `slots` 64-byte slots (struct weft_cmd, each WEFT_CMD_EXT one followed by its struct weft_cmd_ext) and ring
+ * the doorbell once. -EAGAIN: no room for all (nothing written); -EIO: the queue is halted.
  */
 int weft_queue_submit(struct weft_queue *queue, const void *slot, uint32_t slots);
+
+/* ---- streams ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * A stream is a queue and its last event: what is put into it runs in that order, and the device alone sees to it. A
+ * collective is ordered after a copy and before a kernel like this, without a wait in the host:
+ *
+ *	weft_stream_copy(copies, to, from, bytes);
+ *	weft_stream_record(copies, &copied);
+ *	weft_stream_wait(collective, &copied, 1);
+ *	... commands of the collective on its own queues wait for weft_stream_record(collective, ...), and what they signal ...
+ *	weft_stream_wait(collective, done, lanes);
+ *	weft_stream_submit(collective, kernel, slots, NULL);
+ *
+ * What a host thread does (a transfer by a host NIC) takes part in the same way: the thread waits for an event, and
+ * weft_sync_signal raises the sync object of another. All but destroy and synchronize return at once; -EAGAIN: the
+ * ring has no room now, nothing was put into it; -EIO: a command failed, the stream takes nothing more.
+ */
+/** `entries` and `flags` as weft_queue_create. */
+int weft_stream_create(struct weft_device *device, uint32_t entries, unsigned flags, struct weft_stream **out);
+/** What has not run is aborted; its events are never reached then. */
+void weft_stream_destroy(struct weft_stream *stream);
+/** Its queue's number, for struct weft_wait_scope. */
+uint32_t weft_stream_number(const struct weft_stream *stream);
+/**
+ * Commands as in weft_queue_submit. All start after everything that was in the stream before; among themselves they
+ * have no order but what their own waits and fences say. `event`, unless NULL, is recorded behind them with the same
+ * doorbell.
+ */
+int weft_stream_submit(struct weft_stream *stream, const void *slot, uint32_t slots, struct weft_sync_event *event);
+/** What comes later in the stream starts after these events. */
+int weft_stream_wait(struct weft_stream *stream, const struct weft_sync_event *event, uint32_t events);
+/** The event that is reached when all that is in the stream now is done. */
+int weft_stream_record(struct weft_stream *stream, struct weft_sync_event *event);
+/** 0: all done; -EAGAIN: not yet; -EIO. */
+int weft_stream_query(struct weft_stream *stream);
+/** Wait in the host until all is done: as weft_sync_wait, for failures of this stream and the device alone. */
+int weft_stream_synchronize(struct weft_stream *stream, int64_t timeout_ns, struct weft_failure *failure);
+/** As weft_copy and weft_fill, in the stream's order. */
+int weft_stream_copy(struct weft_stream *stream, weft_va to, weft_va from, size_t bytes);
+int weft_stream_fill(struct weft_stream *stream, weft_va to, uint64_t pattern, size_t bytes);
 
 /* ---- channels --------------------------------------------------------------------------------------------------- */
 
@@ -163,7 +247,7 @@ uint32_t weft_channel_number(const struct weft_channel *channel); /* for key[2] 
 int weft_channel_state(struct weft_channel *channel, uint32_t *state, uint32_t *error);
 void weft_channel_destroy(struct weft_channel *channel);
 
-/* ---- convenience: blocking, on a queue of the device's own --------------------------------------------------------- */
+/* ---- convenience: blocking, on a stream of the device's own -------------------------------------------------------- */
 
 /** Copy between device addresses (HBM or registered host memory) by the copy engine. */
 int weft_copy(struct weft_device *device, weft_va to, weft_va from, size_t bytes);

@@ -432,9 +432,9 @@ std::int64_t deadline_of(std::int64_t timeout_ns) {
   return timeout_ns > INT64_MAX - ns ? -1 : ns + timeout_ns;
 }
 
-int wait_once(Device& device, const weft_wait_item* item, std::uint32_t items, std::int64_t deadline,
-              std::uint32_t* any, weft_failure* failure) {
-  static_assert(sizeof(weft_wait_item) == sizeof(drm_weft_wait_item));
+int wait_once(Device& device, const weft_sync_event* item, std::uint32_t items, std::int64_t deadline,
+              const weft_wait_scope* scope, std::uint32_t* any, weft_failure* failure) {
+  static_assert(sizeof(weft_sync_event) == sizeof(drm_weft_wait_item));
   static_assert(WEFT_OBJECT_QUEUE == WEFT_EVENT_QUEUE_ERROR && WEFT_OBJECT_CHANNEL == WEFT_EVENT_QP_ERROR &&
                 WEFT_OBJECT_DEVICE == WEFT_EVENT_FATAL);
   auto request = argument<drm_weft_wait>();
@@ -442,6 +442,13 @@ int wait_once(Device& device, const weft_wait_item* item, std::uint32_t items, s
   request.items = reinterpret_cast<std::uintptr_t>(item);
   request.count = items;
   request.deadline_ns = deadline;
+  if (scope != nullptr) {
+    request.flags |= WEFT_WAIT_LISTED;
+    request.queues = reinterpret_cast<std::uintptr_t>(scope->queue);
+    request.channels = reinterpret_cast<std::uintptr_t>(scope->channel);
+    request.queue_count = scope->queues;
+    request.channel_count = scope->channels;
+  }
   // A signal is the caller's affair, so this one is not tried again.
   const int error = ioctl(device.file.get(), DRM_IOCTL_WEFT_WAIT, &request) == 0 ? 0 : -errno;
   if (error == 0 && any != nullptr) *any = request.index;
@@ -450,8 +457,8 @@ int wait_once(Device& device, const weft_wait_item* item, std::uint32_t items, s
   return error;
 }
 
-int sync_wait(void* handle, const weft_wait_item* item, std::uint32_t items, std::int64_t timeout_ns,
-              std::uint32_t* any, weft_failure* failure) {
+int sync_wait(void* handle, const weft_sync_event* item, std::uint32_t items, std::int64_t timeout_ns,
+              const weft_wait_scope* scope, std::uint32_t* any, weft_failure* failure) {
   Device& device = of(handle);
   // Often it is over already; the values are here, so that a look costs no system call.
   std::uint32_t met = 0;
@@ -466,7 +473,7 @@ int sync_wait(void* handle, const weft_wait_item* item, std::uint32_t items, std
   if (any != nullptr && items > kWaitItems) return -E2BIG;
   const std::int64_t deadline = deadline_of(timeout_ns);
   for (std::uint32_t done = 0; done < items; done += kWaitItems) {
-    const int error = wait_once(device, item + done, std::min(items - done, kWaitItems), deadline, any, failure);
+    const int error = wait_once(device, item + done, std::min(items - done, kWaitItems), deadline, scope, any, failure);
     if (error != 0) return error;
   }
   return 0;

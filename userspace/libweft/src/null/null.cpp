@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -57,7 +56,7 @@ struct Queue {
   std::uint32_t entries = 0;
   std::vector<weft_cmd> memory;  // [0] is the head
   std::uint64_t producer = 0, fetched = 0;
-  std::deque<Pending> pending;
+  std::vector<Pending> pending;  // with room for all of the window: a doorbell needs no memory
 
   weft_ring_head& head() { return reinterpret_cast<weft_ring_head&>(memory[0]); }
   const weft_cmd& slot(std::uint64_t index) const { return memory[1 + (index & (entries - 1))]; }
@@ -73,13 +72,20 @@ class Device {
     if (bytes > kHbm - used_) return -ENOMEM;
     void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return -ENOMEM;
+    try {
+      add({0, static_cast<std::byte*>(base), bytes, true, true}, out);
+    } catch (...) {
+      munmap(base, bytes);
+      throw;
+    }
     used_ += bytes;
-    return add({0, static_cast<std::byte*>(base), bytes, true, true}, out);
+    return 0;
   }
 
   int mem_register(void* base, std::uint64_t bytes, unsigned flags, weft_backend_mem* out) {
     std::lock_guard guard(lock_);
-    return add({0, static_cast<std::byte*>(base), bytes, false, (flags & WEFT_MEM_READ_ONLY) == 0}, out);
+    add({0, static_cast<std::byte*>(base), bytes, false, (flags & WEFT_MEM_READ_ONLY) == 0}, out);
+    return 0;
   }
 
   void mem_free(weft_backend_mem* mem) {
@@ -137,30 +143,36 @@ class Device {
     return 0;
   }
 
-  int sync_wait(const weft_wait_item* item, std::uint32_t items, std::int64_t timeout_ns, std::uint32_t* any,
-                weft_failure* failure) {
-    for (std::uint32_t i = 0; i < items; ++i)
-      if (item[i].sync >= kSyncs) return -EINVAL;
+  int sync_wait(const weft_sync_event* event, std::uint32_t events, std::int64_t timeout_ns,
+                const weft_wait_scope* scope, std::uint32_t* any, weft_failure* failure) {
+    for (std::uint32_t i = 0; i < events; ++i)
+      if (event[i].sync >= kSyncs) return -EINVAL;
     std::unique_lock guard(lock_);
     const auto reached = [&] {
       std::uint32_t met = 0;
-      for (std::uint32_t i = 0; i < items; ++i) {
-        if (value_[item[i].sync] < item[i].value) continue;
+      for (std::uint32_t i = 0; i < events; ++i) {
+        if (value_[event[i].sync] < event[i].value) continue;
         ++met;
         if (any != nullptr) *any = i;
         if (any != nullptr) break;
       }
-      return any != nullptr ? met > 0 : met == items;
+      return any != nullptr ? met > 0 : met == events;
     };
-    const auto over = [&] { return items == 0 || reached() || !failures_.empty(); };
+    // Only queues fail here.
+    const auto failed = [&] {
+      return std::find_if(failures_.begin(), failures_.end(), [&](const weft_failure& one) {
+        return scope == nullptr || std::count(scope->queue, scope->queue + scope->queues, one.object) != 0;
+      });
+    };
+    const auto over = [&] { return events == 0 || reached() || failed() != failures_.end(); };
     if (timeout_ns < 0) {
       changed_.wait(guard, over);
     } else {
       changed_.wait_for(guard, std::chrono::nanoseconds(timeout_ns), over);
     }
-    if (items == 0 || reached()) return 0;
-    if (failures_.empty()) return -ETIME;
-    if (failure != nullptr) *failure = failures_.front();
+    if (events == 0 || reached()) return 0;
+    if (failed() == failures_.end()) return -ETIME;
+    *failure = *failed();
     return -EIO;
   }
 
@@ -172,6 +184,8 @@ class Device {
     queue->number = static_cast<std::uint32_t>(slot - queues_.begin());
     queue->entries = entries;
     queue->memory.resize(1 + std::size_t{entries});
+    queue->pending.reserve(kWindow);
+    failures_.reserve(kQueues);
     queue->head().state = WEFT_QUEUE_RUNNING;
     *out = {queue.get(), queue->number, entries, &queue->head(), &queue->memory[1]};
     *slot = std::move(queue);
@@ -203,11 +217,10 @@ class Device {
   }
 
  private:
-  int add(Memory memory, weft_backend_mem* out) {
+  void add(Memory memory, weft_backend_mem* out) {
     memory.key = ++last_key_;
     *out = {nullptr, memory.va(), memory.key, 0, memory.bytes, ++generation_};
     memory_.emplace(memory.key, memory);
-    return 0;
   }
 
   // The CPU's pointer to named memory, or nullptr and the error.
@@ -420,9 +433,11 @@ constexpr weft_backend kTable = {
     .sync_value = [](void* device, std::uint32_t sync) { return of(device).sync_value(sync); },
     .sync_signal = [](void* device, std::uint32_t sync,
                       std::uint32_t add) { return of(device).sync_signal(sync, add); },
-    .sync_wait = [](void* device, const weft_wait_item* item, std::uint32_t items, std::int64_t timeout_ns,
-                    std::uint32_t* any,
-                    weft_failure* failure) { return of(device).sync_wait(item, items, timeout_ns, any, failure); },
+    .sync_wait =
+        [](void* device, const weft_sync_event* event, std::uint32_t events, std::int64_t timeout_ns,
+           const weft_wait_scope* scope, std::uint32_t* any, weft_failure* failure) {
+          return of(device).sync_wait(event, events, timeout_ns, scope, any, failure);
+        },
     .queue_create = [](void* device, std::uint32_t entries, unsigned,
                        weft_backend_queue* out) { return of(device).queue_create(entries, out); },
     .queue_destroy = [](void* device, weft_backend_queue* queue) { of(device).queue_destroy(queue); },

@@ -115,8 +115,8 @@ void* sim_mem_map(void* device, weft_backend_mem* mem) {
 
 void sim_mem_unmap(void*, weft_backend_mem*, void*) {}
 
-int sim_sync_alloc(void* device, std::uint32_t count, unsigned flags, std::uint32_t* first) {
-  return Entry(device)->sync_alloc(count, flags, *first);
+int sim_sync_alloc(void* device, std::uint32_t count, unsigned, std::uint32_t* first) {
+  return Entry(device)->sync_alloc(count, *first);
 }
 
 void sim_sync_free(void* device, std::uint32_t first, std::uint32_t count) { Entry(device)->sync_free(first, count); }
@@ -132,20 +132,20 @@ int sim_sync_signal(void* device, std::uint32_t sync, std::uint32_t add) {
   return Entry(device)->sync_signal(sync, add);
 }
 
-int sim_sync_wait(void* device, const weft_wait_item* item, std::uint32_t items, std::int64_t timeout_ns,
-                  std::uint32_t* any, weft_failure* failure) {
+int sim_sync_wait(void* device, const weft_sync_event* event, std::uint32_t events, std::int64_t timeout_ns,
+                  const weft_wait_scope* scope, std::uint32_t* any, weft_failure* failure) {
   Entry entry(device);
   Simulator& simulator = *entry.open().simulator;
   const Context& context = *entry.operator->();
-  if (items == 0) {
+  if (events == 0) {
     simulator.get_on(kGetOn);
     return 0;
   }
-  for (std::uint32_t i = 0; i < items; ++i)
-    if (item[i].sync >= WEFT_SYNCS_PER_CONTEXT) return -EINVAL;
+  for (std::uint32_t i = 0; i < events; ++i)
+    if (event[i].sync >= WEFT_SYNCS_PER_CONTEXT) return -EINVAL;
   const auto reached = [&] {
-    for (std::uint32_t i = 0; i < items; ++i) {
-      const bool met = context.sync_value(item[i].sync) >= item[i].value;
+    for (std::uint32_t i = 0; i < events; ++i) {
+      const bool met = context.sync_value(event[i].sync) >= event[i].value;
       if (any != nullptr && met) {
         *any = i;
         return true;
@@ -154,18 +154,18 @@ int sim_sync_wait(void* device, const weft_wait_item* item, std::uint32_t items,
     }
     return any == nullptr;
   };
-  const std::function<bool()> over = [&] { return reached() || context.failure() != nullptr; };
+  const std::function<bool()> over = [&] { return reached() || context.failure(scope) != nullptr; };
   if (timeout_ns == 0) {
     if (!over()) simulator.get_on(kGetOn);
   } else if (!over()) {
-    for (std::uint32_t i = 0; i < items; ++i)
-      if (context.sync_value(item[i].sync) < item[i].value) entry->sync_arm(item[i].sync, item[i].value);
+    for (std::uint32_t i = 0; i < events; ++i)
+      if (context.sync_value(event[i].sync) < event[i].value) entry->sync_arm(event[i].sync, event[i].value);
     const std::uint64_t now = simulator.time();
     const auto span = static_cast<std::uint64_t>(timeout_ns);
     simulator.wait(entry.lock(), over, timeout_ns < 0 || span > UINT64_MAX - now ? UINT64_MAX : now + span);
   }
   if (reached()) return 0;
-  if (const weft_failure* failed = context.failure()) {
+  if (const weft_failure* failed = context.failure(scope)) {
     *failure = *failed;
     return -EIO;
   }

@@ -69,6 +69,20 @@ void Context::on_event(const weft_event& event) {
   failures_.push_back(failure);
 }
 
+const weft_failure* Context::failure(const weft_wait_scope* scope) const {
+  const auto has = [](const std::uint32_t* list, std::uint32_t count, std::uint32_t object) {
+    return std::find(list, list + count, object) != list + count;
+  };
+  const auto counts = [&](const weft_failure& one) {
+    if (scope == nullptr) return true;
+    if (one.type == WEFT_EVENT_QUEUE_ERROR) return has(scope->queue, scope->queues, one.object);
+    if (one.type == WEFT_EVENT_QP_ERROR) return has(scope->channel, scope->channels, one.object);
+    return true;
+  };
+  const auto found = std::find_if(failures_.begin(), failures_.end(), counts);
+  return found == failures_.end() ? nullptr : &*found;
+}
+
 // A failure goes with the object that failed: what is made anew works.
 void Context::forgive(std::uint32_t type, std::uint32_t object) {
   std::erase_if(failures_,
@@ -187,11 +201,11 @@ void* Context::mem_map(Memory* memory) {
   return driver_.device_.ram(WEFT_BAR_HBM).data() + *memory->hbm_offset;
 }
 
-int Context::sync_alloc(std::uint32_t count, unsigned flags, std::uint32_t& first) {
+int Context::sync_alloc(std::uint32_t count, std::uint32_t& first) {
   const auto begin = syncs_.take(count);
   if (!begin) return -ENOSPC;
   first = static_cast<std::uint32_t>(*begin);
-  const weft_mbox_sync request{number_, first, count, (flags & WEFT_SYNC_WAITABLE) != 0 ? WEFT_SYNC_NOTIFY : 0u};
+  const weft_mbox_sync request{number_, first, count, WEFT_SYNC_NOTIFY};
   const int error = driver_.call(WEFT_MBOX_SYNC_CONFIG, request);
   if (error != 0) syncs_.give(*begin, count);
   return error;

@@ -124,7 +124,7 @@ class Context {
   void mem_free(Memory* memory);
   void* mem_map(Memory* memory);
 
-  int sync_alloc(std::uint32_t count, unsigned flags, std::uint32_t& first);
+  int sync_alloc(std::uint32_t count, std::uint32_t& first);
   void sync_free(std::uint32_t first, std::uint32_t count);
   std::uint64_t sync_value(std::uint32_t sync) const;
   int sync_signal(std::uint32_t sync, std::uint32_t add);
@@ -140,8 +140,8 @@ class Context {
   int channel_state(Channel* channel, std::uint32_t& state, std::uint32_t& error);
   void channel_destroy(Channel* channel);
 
-  // What failed and is still there; nullptr: nothing.
-  const weft_failure* failure() const { return failures_.empty() ? nullptr : &failures_.front(); }
+  // What of `scope` failed and is still there; nullptr: nothing.
+  const weft_failure* failure(const weft_wait_scope* scope) const;
 
  private:
   friend class Driver;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "../error.hpp"
+#include "weft/sized.hpp"
 
 namespace weft::sim {
 namespace {
@@ -54,34 +55,39 @@ std::uint32_t process_devices() {
 }  // namespace weft::sim
 
 using weft::front::fail;
+using weft::front::guarded;
 
-int weft_sim_start(const weft_sim_config* config) {
-  if (config == nullptr || config->size < sizeof(weft_sim_config))
-    return fail(EINVAL, "weft_sim_start: size is not set");
-  if (config->devices < 1 || config->devices > 256)
-    return fail(EINVAL, "weft_sim_start: %u devices; 1 to 256 are possible", config->devices);
-  if (config->ports < 1 || config->ports > WEFT_PORTS_MAX)
-    return fail(EINVAL, "weft_sim_start: %u ports; 1 to %u are possible", config->ports, WEFT_PORTS_MAX);
-  if (!(config->loss >= 0 && config->loss <= 1))
-    return fail(EINVAL, "weft_sim_start: loss %g is no probability", config->loss);
-  const auto text = [](const char* value) { return value != nullptr ? std::string(value) : std::string(); };
-  weft::sim::Config wanted;
-  wanted.devices = config->devices;
-  wanted.ports = config->ports;
-  if (config->hbm_bytes != 0) wanted.hbm_bytes = config->hbm_bytes;
-  wanted.seed = config->seed;
-  wanted.loss = config->loss;
-  wanted.log = text(config->log);
-  wanted.capture = text(config->capture);
-  wanted.firmware = text(config->firmware);
-  std::lock_guard guard(weft::sim::process().lock);
-  if (weft::sim::process().simulator) return fail(EEXIST, "weft_sim_start: this process has a simulator already");
-  try {
-    weft::sim::process().simulator = weft::sim::make(wanted);
-  } catch (const std::exception& exception) {
-    return fail(EINVAL, "weft_sim_start: %s", exception.what());
-  }
-  return 0;
+int weft_sim_start(const weft_sim_config* asked) {
+  weft_sim_config config;
+  if (const int error = weft::read_sized(asked, &config); error != 0)
+    return fail(-error, error == -E2BIG ? "weft_sim_start: a field is set that this library does not know"
+                                        : "weft_sim_start: size is not set");
+  if (config.devices < 1 || config.devices > 256)
+    return fail(EINVAL, "weft_sim_start: %u devices; 1 to 256 are possible", config.devices);
+  if (config.ports < 1 || config.ports > WEFT_PORTS_MAX)
+    return fail(EINVAL, "weft_sim_start: %u ports; 1 to %u are possible", config.ports, WEFT_PORTS_MAX);
+  if (!(config.loss >= 0 && config.loss <= 1))
+    return fail(EINVAL, "weft_sim_start: loss %g is no probability", config.loss);
+  return guarded("weft_sim_start", [&] {
+    const auto text = [](const char* value) { return value != nullptr ? std::string(value) : std::string(); };
+    weft::sim::Config wanted;
+    wanted.devices = config.devices;
+    wanted.ports = config.ports;
+    if (config.hbm_bytes != 0) wanted.hbm_bytes = config.hbm_bytes;
+    wanted.seed = config.seed;
+    wanted.loss = config.loss;
+    wanted.log = text(config.log);
+    wanted.capture = text(config.capture);
+    wanted.firmware = text(config.firmware);
+    std::lock_guard guard(weft::sim::process().lock);
+    if (weft::sim::process().simulator) return fail(EEXIST, "weft_sim_start: this process has a simulator already");
+    try {
+      weft::sim::process().simulator = weft::sim::make(wanted);
+    } catch (const std::runtime_error& exception) {
+      return fail(EINVAL, "weft_sim_start: %s", exception.what());
+    }
+    return 0;
+  });
 }
 
 int weft_sim_stop(void) {

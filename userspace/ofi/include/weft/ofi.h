@@ -2,12 +2,13 @@
 /**
  * libweft_ofi: what the runtime needs of libfabric, behind a table of functions.
  *
- * Nothing links this library or libfabric: weft/ofi_load.h loads it with dlopen and says what is missing when it cannot. It must be
- * what brings libfabric into the process (README.md: foreign verbs devices).
+ * Nothing links this library or libfabric: weft/ofi_load.h loads it with dlopen and says what is missing when it
+ * cannot. It must be what brings libfabric into the process (README.md: foreign verbs devices).
  *
- * One struct weft_ofi is one reliable, connectionless endpoint with its completion queue. Calls return 0 or a count, or a negative
- * errno value; error() has the text of the calling thread's last failure. Nothing blocks but wait(). Calls come from any thread;
- * they take turns. Progress is manual: transfers, also those that peers started, get on only inside poll() and wait().
+ * One struct weft_ofi is one reliable, connectionless endpoint with its completion queue. Calls return 0 or a count,
+ * or a negative errno value; error() has the text of the calling thread's last failure. Nothing blocks but wait().
+ * Calls come from any thread; they take turns. Progress is manual: transfers, also those that peers started, get on
+ * only inside poll() and wait().
  */
 #ifndef WEFT_OFI_H
 #define WEFT_OFI_H
@@ -101,7 +102,10 @@ struct weft_ofi_api {
 
 	/** Domains of a provider: how many there are (at most `room` are written). -ENODEV: none, error() says why. */
 	int (*list)(const char *provider, struct weft_ofi_info *info, size_t room);
-	/** -EINVAL: unknown provider or argument; -ENODEV: no such device or domain; -EADDRNOTAVAIL: not an address of this machine. */
+	/**
+	 * -EINVAL: unknown provider or argument; -ENODEV: no such device or domain; -EADDRNOTAVAIL: not an address of
+	 * this machine.
+	 */
 	int (*open)(const struct weft_ofi_open_args *args, struct weft_ofi **out);
 	/** Ends what is in flight and all its registrations. After it no NIC touches the memory. */
 	void (*close)(struct weft_ofi *ofi);
@@ -117,22 +121,26 @@ struct weft_ofi_api {
 	/** Host memory. It must stay mapped until deregister(). */
 	int (*register_host)(struct weft_ofi *ofi, void *base, size_t bytes, unsigned flags, struct weft_ofi_mr **out);
 	/**
-	 * [offset, offset + bytes) of a DMA-BUF, which the caller may close afterwards. `va` names its first byte from then on: not 0, no
-	 * CPU address, congruent to `offset` modulo the page size. The NIC needs fewest pages when it is congruent to the bus
-	 * address modulo the largest page, as weft_va is. -EOPNOTSUPP: this provider moves data with the CPU; -EPERM: the exporter
-	 * refuses the NIC (no peer-to-peer between the two).
+	 * [offset, offset + bytes) of a DMA-BUF, which the caller may close afterwards. `va` names its first byte
+	 * from then on: not 0, no CPU address, congruent to `offset` modulo the page size. The NIC needs fewest pages
+	 * when it is congruent to the bus address modulo the largest page, as weft_va is. -EOPNOTSUPP: this provider
+	 * moves data with the CPU; -EPERM: the exporter refuses the NIC (no peer-to-peer between the two).
 	 */
 	int (*register_dmabuf)(struct weft_ofi *ofi, int fd, uint64_t offset, size_t bytes, uint64_t va, unsigned flags,
 			       struct weft_ofi_mr **out);
-	/** -EBUSY: operations with it are in flight. */
+	/**
+	 * The handle is gone after it. -EBUSY: operations with it are in flight; the registration ends with the last
+	 * of them, or with close(), and until then the NIC may use the memory.
+	 */
 	int (*deregister)(struct weft_ofi_mr *mr);
 	/** What a peer needs for write and read: address of the first byte, and key. */
 	int (*remote)(struct weft_ofi_mr *mr, uint64_t *address, uint64_t *key);
 
 	/**
-	 * Transfers between [offset, offset + bytes) of a local region and a peer's memory. -EAGAIN: tx_depth are in flight, poll
-	 * first; -EMSGSIZE: more than max_rma or max_send; -EINVAL: out of the region. What the provider cannot take at once waits inside
-	 * and goes out from poll(). Nothing is ordered, not even data before a later operation's immediate to the same peer.
+	 * Transfers between [offset, offset + bytes) of a local region and a peer's memory. -EAGAIN: tx_depth are in
+	 * flight, poll first; -EMSGSIZE: more than max_rma or max_send; -EINVAL: out of the region. What the provider
+	 * cannot take at once waits inside and goes out from poll(). Nothing is ordered, not even data before a later
+	 * operation's immediate to the same peer.
 	 */
 	int (*write)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
 		     uint64_t remote_address, uint64_t key, void *context);
@@ -148,8 +156,9 @@ struct weft_ofi_api {
 	int (*recv)(struct weft_ofi *ofi, uint32_t peer, struct weft_ofi_mr *mr, uint64_t offset, size_t bytes,
 		    void *context);
 	/**
-	 * Reads back a few bytes at `offset` of our own region through the NIC: when it completes, all that the NIC brought there before it
-	 * was posted, by peers' writes or by our own reads, is visible in that memory. Needs a region that peers may read.
+	 * Reads back a few bytes at `offset` of our own region through the NIC: when it completes, all that the NIC
+	 * brought there before it was posted, by peers' writes or by our own reads, is visible in that memory. Needs
+	 * a region that peers may read.
 	 */
 	int (*flush)(struct weft_ofi *ofi, struct weft_ofi_mr *mr, uint64_t offset, void *context);
 
