@@ -61,9 +61,9 @@ TEST(File, NamesWhatIsWrong) {
   EXPECT_FALSE(read_schedule(broken, error));
   EXPECT_EQ(error, "CRC-32 differs");
   broken = bytes;
-  broken[4] = std::byte{2};
+  broken[4] = std::byte{1};
   EXPECT_FALSE(read_schedule(broken, error));
-  EXPECT_EQ(error, "version 2 is not known");
+  EXPECT_EQ(error, "version 1 is not known");
 
   // Two ranks that share one table entry: a small file must not expand.
   broken = bytes;

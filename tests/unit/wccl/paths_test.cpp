@@ -197,9 +197,10 @@ TEST(Paths, AreReproducible) {
 TEST(Surface, MarksWhatThePublishedRatiosAllow) {
   SurfaceRequest request;
   request.bytes = {32u << 20, 256u << 20};
-  const auto published = published_dl1();
+  Profile profile = bare(1);
+  const auto published = profile.published = load_profile("dl1").published;
   ASSERT_EQ(published.size(), 2u);
-  const auto points = surface(request, bare(1), published);
+  const auto points = surface(request, profile);
   ASSERT_EQ(points.size(), 2 * request.pipelinings.size() * request.copy_GBps.size());
   const std::size_t sheet = points.size() / 2;
   double most = 0;
@@ -224,7 +225,7 @@ TEST(Surface, Dl1WithoutOverlapIsBoundByPcie) {
   request.copy_GBps = {1000};
   request.pipelinings = {{1, 1}};
   const double wire = 6.25 * 8192 / (8192 + 82), copy = 15.754 * 256 / (256 + 24);
-  const auto points = surface(request, load_profile("dl1"), published_dl1());
+  const auto points = surface(request, load_profile("dl1"));
   EXPECT_NEAR(points.at(0).effective_GBps, copy, 1e-6);
   // The device's reductions, of both paths, are what the closed form leaves out.
   EXPECT_NEAR(points.at(0).ratio, 1 + 2 * wire / copy, 0.04);

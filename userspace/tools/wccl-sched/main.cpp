@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "model/replay.hpp"
+#include "output.hpp"
 #include "sched/algorithms.hpp"
 #include "sched/check.hpp"
 #include "sched/file.hpp"
@@ -83,18 +85,32 @@ int run_show(const Choice& choice, const std::vector<std::uint32_t>& only) {
   return 0;
 }
 
-int run_time(const Choice& choice, const std::string& profile_name, const model::Request& request) {
+int run_time(const Choice& choice, const std::string& profile_name, const model::Request& request, const std::string& json_file,
+             const std::string& command_line) {
+  weft::tools::Output out(json_file);
+  nlohmann::ordered_json row;
   const auto source = choice.make();
   const model::Profile profile = model::load_profile(profile_name);
   print_shape(*source);
   const model::Result r = model::replay(*source, request, profile);
   const model::Usage& u = r.usage;
   std::printf("profile %s: %s\n", profile.name.c_str(), profile.text.c_str());
-  std::printf("modelled_us        %.3f\n", r.modelled_us);
-  std::printf("algbw_GBps         %.3f\n", static_cast<double>(request.count * 4) / r.modelled_us / 1e3);
-  std::printf("slice_bytes        %u\nslots              %u\nsteps              %" PRIu64 "\n", r.slice_bytes, r.slots,
-              r.steps);
-  const auto line = [&](const char* name, std::uint64_t value) { std::printf("%-18s %" PRIu64 "\n", name, value); };
+  const auto figure = [&](const char* name, double value) {
+    std::printf("%-18s %.3f\n", name, value);
+    row[name] = value;
+  };
+  const auto line = [&](const char* name, std::uint64_t value) {
+    std::printf("%-18s %" PRIu64 "\n", name, value);
+    row[name] = value;
+  };
+  row["path"] = model::path_name(request.path);
+  row["bytes"] = request.count * 4;
+  row["in_place"] = request.in_place;
+  figure("modelled_us", r.modelled_us);
+  figure("algbw_GBps", r.modelled_us > 0 ? static_cast<double>(request.count * 4) / r.modelled_us / 1e3 : 0);
+  line("slice_bytes", r.slice_bytes);
+  line("slots", r.slots);
+  line("steps", r.steps);
   const bool hosted = request.path != model::Path::kOnchip;
   line("commands", u.commands);
   line(hosted ? "nic_ops" : "rdma_ops", hosted ? u.nic_ops : u.rdma_ops);
@@ -115,8 +131,9 @@ int run_time(const Choice& choice, const std::string& profile_name, const model:
     line("flushes", u.flushes);
     line("host_steps", u.host_steps);
   }
-  if (const auto overlap = r.overlap()) std::printf("overlap            %.3f\n", *overlap);
+  if (const auto overlap = r.overlap()) figure("overlap", *overlap);
   const auto busy = [&](const char* name, double ns) {
+    row["busy_us"][name] = ns / 1000;
     std::printf("busy %-13s %.3f us, %.1f %% (busiest rank)\n", name, ns / 1000,
                 r.modelled_us > 0 ? ns / r.modelled_us / 10 : 0);
   };
@@ -130,6 +147,17 @@ int run_time(const Choice& choice, const std::string& profile_name, const model:
     busy("host thread", u.host_ns);
     busy("host copies", u.cpu_ns);
   }
+  const Shape& shape = source->shape();
+  const nlohmann::ordered_json document = {
+      {"schema", 1},
+      {"command", command_line},
+      {"accel", "none"},
+      {"note", "modelled, no device"},
+      {"profile", profile.name},
+      {"schedule", std::string(collective_name(shape.collective)) + ":" + shape.name},
+      {"ranks", shape.ranks},
+      {"rows", {row}}};
+  out.write(document.dump(2) + '\n');
   return 0;
 }
 
@@ -165,6 +193,7 @@ int main(int argc, char** argv) {
   model::Request request;
   tool::SurfaceOptions surface;
   for (int i = 0; i < argc; ++i) surface.command_line += (i ? " " : "") + std::string(argv[i]);
+  app.set_version_flag("--version", weft::tools::version("wccl-sched"));
   auto* check_command = app.add_subcommand(
       "check", "prove that it computes its collective, cannot block and has no race; exit code 1 if not");
   auto* show_command = app.add_subcommand("show", "print the ops of each rank");
@@ -186,6 +215,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"onchip", "peer", "staged-efa", "staged-tcp"}))
       ->capture_default_str();
   time_command->add_flag("--in-place", request.in_place, "run in place");
+  for (auto* command : {time_command, surface_command})
+    command->add_option("-J,--json", surface.json, "write the rows to this file, - for standard output");
   surface_command->add_option("--profile", surface.profile, "name or file; of dl1, published ratios are marked")
       ->capture_default_str();
   surface_command->add_option("--ranks", surface.request.ranks, "ranks, one a node")
@@ -197,7 +228,6 @@ int main(int argc, char** argv) {
   surface_command->add_option("--copy-rate", surface.request.copy_GBps, "GB/s, each direction (default: 2 to 16)")
       ->check(CLI::Range(0.01, 1e4));
   surface_command->add_flag("--tcp", surface.tcp, "staged over tcp instead of the host NIC's own transport");
-  surface_command->add_option("-J,--json", surface.json, "write the points to this file");
   surface_command->add_option("--svg", surface.svg, "write a heat map to this file");
   write_command->add_option("--output,-o", output, "file to write")->required();
   CLI11_PARSE(app, argc, argv);
@@ -207,7 +237,7 @@ int main(int argc, char** argv) {
     if (*time_command) {
       request.count = bytes / 4;
       request.path = *model::find_path(path);
-      return run_time(choice, profile, request);
+      return run_time(choice, profile, request, surface.json, surface.command_line);
     }
     if (*surface_command) {
       if (surface.tcp) surface.request.staged = model::Path::kStagedTcp;

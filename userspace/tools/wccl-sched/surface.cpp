@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
+
+#include "output.hpp"
 
 namespace weft::ccl::tool {
 namespace {
@@ -27,13 +28,6 @@ std::string format(const char* form, A... values) {
 
 std::string name_of(const model::Pipelining& p) {
   return format("%u slot%s, %g slice%s", p.slots, p.slots == 1 ? "" : "s", p.pieces, p.pieces == 1 ? "" : "s");
-}
-
-void save(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(path + " cannot be written");
 }
 
 std::string as_json(const SurfaceOptions& o, const model::Profile& profile, const std::vector<SurfacePoint>& points,
@@ -137,10 +131,10 @@ std::string as_svg(const SurfaceOptions& o, const model::Profile& profile, const
 }  // namespace
 
 int run_surface(const SurfaceOptions& options) {
+  tools::Output json(options.json), svg(options.svg);
   const model::Profile profile = model::load_profile(options.profile);
-  // The published ratios are of DL1.
-  const auto published = profile.name == "dl1" ? model::published_dl1() : std::vector<model::Published>{};
-  const auto points = model::surface(options.request, profile, published);
+  const auto& published = profile.published;
+  const auto points = model::surface(options.request, profile);
   std::printf("%12s  %-20s  copy_GBps  overlap    peer_us  staged_us  ratio\n", "bytes", "pipelining");
   for (const SurfacePoint& p : points) {
     std::printf("%12" PRIu64 "  %-20s  %9.4g  %7.3f  %9.1f  %9.1f  %5.3f%s\n", p.bytes, name_of(p.pipelining).c_str(),
@@ -151,8 +145,8 @@ int run_surface(const SurfaceOptions& options) {
   }
   for (const auto& p : published) std::printf("published: %s\n", p.text.c_str());
   std::printf("%s\n", kClaim);
-  if (!options.json.empty()) save(options.json, as_json(options, profile, points, published));
-  if (!options.svg.empty()) save(options.svg, as_svg(options, profile, points, published));
+  json.write(as_json(options, profile, points, published));
+  svg.write(as_svg(options, profile, points, published));
   return 0;
 }
 

@@ -57,6 +57,18 @@ Profile parse_profile(const std::string& text) {
          if (!value.is_array()) throw std::invalid_argument("profile: " + key + " is not a list");
          for (const auto& item : value) string(p.sources.emplace_back())(key, item);
        }},
+      {"published",
+       [&](const std::string& key, const nlohmann::json& value) {
+         if (!value.is_array()) throw std::invalid_argument("profile: " + key + " is not a list");
+         for (const auto& item : value) {
+           Published& one = p.published.emplace_back();
+           double bytes = 0;
+           for (const auto& [name, field] : {std::pair<const char*, double*>{"bytes", &bytes}, {"low", &one.low}, {"high", &one.high}})
+             positive(*field, false)(key + "." + name, item.value(name, nlohmann::json()));
+           string(one.text)(key + ".text", item.value("text", nlohmann::json()));
+           one.bytes = static_cast<std::uint64_t>(bytes);
+         }
+       }},
       {"link_gbps", positive(p.link_gbps, false)},
       {"links", whole(p.links, 1, 64)},
       {"mtu", whole(p.mtu, 256, 1 << 20)},

@@ -9,10 +9,18 @@
 
 namespace weft::ccl::model {
 
+// A ratio of staged to peer-direct that somebody measured on this machine, as an interval.
+struct Published {
+  std::uint64_t bytes = 0;
+  double low = 0, high = 0;
+  std::string text;
+};
+
 struct Profile {
   std::string name;
   std::string text;
   std::vector<std::string> sources;
+  std::vector<Published> published;
 
   // One lane's link: what connects two ranks, per lane.
   double link_gbps = 100;    // 1e9 bits a second on the wire, preamble and gap included

@@ -10,7 +10,6 @@
 namespace weft::ccl::model {
 namespace {
 
-constexpr double kTolerance = 0.05;     // of a single published figure
 constexpr std::uint32_t kGrain = 4096;  // slices are multiples of it
 
 // Slice that cuts the largest message of an all-reduce of `bytes` into `pieces`.
@@ -23,15 +22,8 @@ std::uint32_t slice_of(std::uint64_t bytes, std::uint32_t ranks, double pieces) 
 
 }  // namespace
 
-std::vector<Published> published_dl1() {
-  const std::string source = "Towards Data Science, 2026-02-25, M. Piterberg; conditions unverified";
-  return {{32ull << 20, 1.5, 2.0, "1.5-2x at 32 MB: " + source},
-          {256ull << 20, 1.76 * (1 - kTolerance), 1.76 * (1 + kTolerance),
-           "1.76x at 256 MB, taken with 5 % each way: " + source}};
-}
-
-std::vector<SurfacePoint> surface(const SurfaceRequest& request, const Profile& profile,
-                                  const std::vector<Published>& published) {
+std::vector<SurfacePoint> surface(const SurfaceRequest& request, const Profile& profile) {
+  const std::vector<Published>& published = profile.published;
   if (request.ranks < 2) throw std::invalid_argument("a surface needs two ranks");
   const auto source = find_algorithm(WCCL_COLL_ALLREDUCE)->make({request.ranks, 1, 0});
   const double payload = profile.pcie_payload_bytes;

@@ -17,15 +17,6 @@ struct Pipelining {
   double pieces = 1;
 };
 
-// A ratio that somebody measured, as an interval.
-struct Published {
-  std::uint64_t bytes = 0;
-  double low = 0, high = 0;
-  std::string text;
-};
-// Of peer-direct over staged on DL1, as its author gives them; conditions unknown. A single figure gets 5 % each way.
-std::vector<Published> published_dl1();
-
 struct SurfaceRequest {
   std::uint32_t ranks = 2;
   Path staged = Path::kStagedEfa;
@@ -48,8 +39,7 @@ struct SurfacePoint {
   bool consistent_all = false;  // this copy rate and pipelining with what is published for all sizes
 };
 
-// In the order of bytes, pipelinings, copy rates. Throws as replay().
-std::vector<SurfacePoint> surface(const SurfaceRequest& request, const Profile& profile,
-                                  const std::vector<Published>& published);
+// In the order of bytes, pipelinings, copy rates; compared with what the profile says is published. Throws as replay().
+std::vector<SurfacePoint> surface(const SurfaceRequest& request, const Profile& profile);
 
 }  // namespace weft::ccl::model

@@ -124,12 +124,8 @@ class Checker {
   bool full() const { return report_.findings.size() >= limit_; }
 
   void structure() {
-    std::uint32_t input = 0, output = 0;
-    if (shape_.ranks == 0 || shape_.ranks > WCCL_SCHED_MAX_RANKS || shape_.lanes == 0 ||
-        shape_.lanes > WCCL_SCHED_MAX_LANES || shape_.scratch_chunks > WCCL_SCHED_MAX_CHUNKS ||
-        shape_.root >= shape_.ranks || !chunk_counts(shape_.collective, shape_.ranks, shape_.parts, input, output) ||
-        input != shape_.input_chunks || output != shape_.output_chunks) {
-      add(Fault::kStructure, 0, UINT32_MAX, "ranks, lanes, root or chunk counts are not those of the collective");
+    if (std::string text = shape_fault(shape_); !text.empty()) {
+      add(Fault::kStructure, 0, UINT32_MAX, std::move(text));
       return;
     }
     OpView view;
@@ -153,13 +149,19 @@ class Checker {
     }
     report_.messages = messages_.size();
     OpView send, receive;
+    const Message* before = nullptr;
+    std::uint8_t link = 0;
     for (const Message& m : messages_) {
       source_.op(m.source, m.send, send);
       source_.op(m.destination, m.receive, receive);
       report_.message_chunks += send.op.chunks;
-      const bool same_part =
-          send.op.chunks == 0 || send.op.src_chunk % shape_.parts == receive.op.dst_chunk % shape_.parts;
-      if (send.op.chunks != receive.op.chunks || !same_part) {
+      const bool data = send.op.chunks != 0;
+      const bool same_part = !data || send.op.src_chunk % shape_.parts == receive.op.dst_chunk % shape_.parts;
+      const bool same_unit = !data || !(shape_.flags & WCCL_SCHED_VCOUNTS) || unit(m.source, send) == unit(m.destination, receive);
+      const bool same_link = send.op.link == receive.op.link && (!before || !before->same_flow(m) || link == send.op.link);
+      before = &m;
+      link = send.op.link;
+      if (send.op.chunks != receive.op.chunks || !same_part || !same_unit || !same_link) {
         if (!add(Fault::kMatch, m.destination, m.receive,
                  "receives " + describe(source_, m.destination, m.receive) + " but rank " + std::to_string(m.source) +
                      " sends " + describe(source_, m.source, m.send))) {
@@ -167,6 +169,13 @@ class Checker {
         }
       }
     }
+  }
+
+  // Of the unit table, where a message's data lies at its sender or receiver.
+  std::uint64_t unit(std::uint32_t rank, const OpView& view) const {
+    const bool send = view.op.code == WCCL_OP_SEND;
+    return unit_of(shape_, rank, send ? view.op.src_buffer : view.op.dst_buffer,
+                   send ? view.op.src_chunk : view.op.dst_chunk);
   }
 
   // Steps must be a linear order of dependencies, message ends (as one node) and flows. Then, whatever the buffering,

@@ -73,7 +73,10 @@ std::vector<std::byte> write_schedule(const Source& source) {
   head.rank_offset = sizeof head;
   head.op_offset = head.rank_offset + ranks.size() * sizeof(wccl_sched_rank);
   head.dep_offset = head.op_offset + ops.size() * sizeof(wccl_sched_op);
-  head.file_bytes = align8(head.dep_offset + deps.size() * sizeof(std::uint32_t));
+  head.link_classes = shape.link_classes;
+  head.counts = shape.counts.size();
+  head.count_offset = align8(head.dep_offset + deps.size() * sizeof(std::uint32_t));
+  head.file_bytes = head.count_offset + shape.counts.size() * sizeof(wccl_sched_count);
   std::memcpy(head.name, shape.name.data(), std::min(shape.name.size(), sizeof head.name - 1));
 
   std::vector<std::byte> bytes(head.file_bytes);
@@ -84,6 +87,7 @@ std::vector<std::byte> write_schedule(const Source& source) {
   put(head.rank_offset, ranks.data(), ranks.size() * sizeof ranks[0]);
   put(head.op_offset, ops.data(), ops.size() * sizeof ops[0]);
   put(head.dep_offset, deps.data(), deps.size() * sizeof deps[0]);
+  put(head.count_offset, shape.counts.data(), shape.counts.size() * sizeof(wccl_sched_count));
   head.crc32 = crc_of(bytes);
   put(0, &head, sizeof head);
   return bytes;
@@ -101,32 +105,26 @@ std::optional<Schedule> read_schedule(std::span<const std::byte> bytes, std::str
   if (head.version != WCCL_SCHED_VERSION) return fail("version " + std::to_string(head.version) + " is not known");
   if (head.header_bytes < sizeof head || head.rank_bytes < sizeof(wccl_sched_rank) ||
       head.op_bytes < sizeof(wccl_sched_op)) {
-    return fail("structures are smaller than those of version 1");
+    return fail("structures are smaller than those of version 2");
   }
   if (head.file_bytes != bytes.size()) {
     return fail("holds " + std::to_string(bytes.size()) + " bytes, its header says " + std::to_string(head.file_bytes));
   }
   if (crc_of(bytes) != head.crc32) return fail("CRC-32 differs");
-  if (head.flags & ~(WCCL_SCHED_IN_PLACE | WCCL_SCHED_NO_STEPS)) return fail("unknown flags");
-  if (head.ranks == 0 || head.ranks > WCCL_SCHED_MAX_RANKS) return fail("ranks out of range");
-  if (head.root >= head.ranks) return fail("root is not a rank");
-  if (head.lanes == 0 || head.lanes > WCCL_SCHED_MAX_LANES) return fail("lanes out of range");
-  if (head.scratch_chunks > WCCL_SCHED_MAX_CHUNKS) return fail("too many scratch chunks");
+  if (head.reserved) return fail("reserved bits are set");
   if (head.ops > WCCL_SCHED_MAX_OPS || head.deps > WCCL_SCHED_MAX_DEPS) return fail("too many ops or deps");
   if (head.steps > WCCL_SCHED_MAX_OPS) return fail("too many steps");
-  Shape shape;
-  shape.collective = static_cast<wccl_sched_collective>(head.collective);
-  std::uint32_t input = 0, output = 0;
-  if (head.collective < WCCL_COLL_ALLREDUCE || head.collective > WCCL_COLL_BARRIER) return fail("unknown collective");
-  if (!chunk_counts(shape.collective, head.ranks, head.parts, input, output) || input != head.input_chunks ||
-      output != head.output_chunks) {
-    return fail("chunk counts are not those of " + std::string(collective_name(head.collective)));
-  }
+  if (head.collective > WCCL_COLL_BARRIER) return fail("unknown collective");
+  if (head.ranks > WCCL_SCHED_MAX_RANKS) return fail("ranks out of range");
+  if (head.counts > WCCL_SCHED_MAX_COUNTS) return fail("too many v-counts");
   if (!table_fits(head.rank_offset, head.ranks, head.rank_bytes, bytes.size()) ||
       !table_fits(head.op_offset, head.ops, head.op_bytes, bytes.size()) ||
-      !table_fits(head.dep_offset, head.deps, sizeof(std::uint32_t), bytes.size())) {
+      !table_fits(head.dep_offset, head.deps, sizeof(std::uint32_t), bytes.size()) ||
+      !table_fits(head.count_offset, head.counts, sizeof(wccl_sched_count), bytes.size())) {
     return fail("a table lies outside the file");
   }
+  Shape shape;
+  shape.collective = static_cast<wccl_sched_collective>(head.collective);
   shape.flags = head.flags;
   shape.ranks = head.ranks;
   shape.root = head.root;
@@ -136,6 +134,11 @@ std::optional<Schedule> read_schedule(std::span<const std::byte> bytes, std::str
   shape.scratch_chunks = head.scratch_chunks;
   shape.lanes = head.lanes;
   shape.steps = head.steps;
+  shape.link_classes = head.link_classes;
+  shape.counts.resize(head.counts);
+  if (head.counts)
+    std::memcpy(shape.counts.data(), bytes.data() + head.count_offset, head.counts * sizeof(wccl_sched_count));
+  if (std::string text = shape_fault(shape); !text.empty()) return fail(std::move(text));
   for (const std::uint8_t c : head.name) {
     if (c == 0) break;
     shape.name += c >= 0x20 && c < 0x7f ? static_cast<char>(c) : '?';

@@ -2,6 +2,7 @@
 #include "sched/lower.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace weft::ccl {
 namespace {
@@ -73,8 +74,16 @@ std::uint32_t choose_slice(const Shape& shape, std::uint64_t count, std::uint32_
   }
 }
 
+std::string not_lowered(const Shape& shape) {
+  if (shape.flags & WCCL_SCHED_VCOUNTS) return "schedules with v-counts do not run yet";
+  if (shape.flags & WCCL_SCHED_ANY_ROOT) return "schedules whose root is bound when they run do not run yet";
+  if (shape.link_classes != 1) return "schedules with several classes of links do not run yet";
+  return {};
+}
+
 Lowering::Lowering(const Source& source, std::uint32_t rank, const Layout& layout, std::uint32_t slots, Flows& flows)
     : source_(source), rank_(rank), count_(source.ops(rank)), layout_(layout), slots_(slots), flows_(flows) {
+  if (const std::string text = not_lowered(source.shape()); !text.empty()) throw std::invalid_argument(text);
   past_.reserve(count_);
 }
 

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -131,9 +132,13 @@ struct Step {
   std::array<WaitFor, 3> wait;
 };
 
+// What of a schedule lowering does not run yet: v-counts, roots that are bound when it runs, several classes of
+// links. Empty: nothing.
+std::string not_lowered(const Shape& shape);
+
 class Lowering {
  public:
-  // `flows` goes on counting; the others must outlive this.
+  // `flows` goes on counting; the others must outlive this. Throws std::invalid_argument with not_lowered's text.
   Lowering(const Source& source, std::uint32_t rank, const Layout& layout, std::uint32_t slots, Flows& flows);
   // The next step; one of them is kEnd. False: that was all.
   bool next(Step& out);

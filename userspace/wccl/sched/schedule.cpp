@@ -105,6 +105,101 @@ Location location(const Shape& shape, std::uint32_t rank, bool in_place, std::ui
   }
 }
 
+std::uint64_t count_units(const Shape& shape) {
+  switch (shape.collective) {
+    case WCCL_COLL_ALLGATHER:
+    case WCCL_COLL_GATHER:
+    case WCCL_COLL_REDUCESCATTER:
+    case WCCL_COLL_SCATTER:
+      return shape.ranks;
+    case WCCL_COLL_ALLTOALL:
+      return static_cast<std::uint64_t>(shape.ranks) * shape.ranks;
+    default:
+      return 0;
+  }
+}
+
+std::uint64_t unit_of(const Shape& shape, std::uint32_t rank, std::uint8_t buffer, std::uint32_t chunk) {
+  const std::uint64_t unit = chunk / shape.parts, n = shape.ranks;
+  const bool input = buffer == WCCL_BUF_INPUT;
+  if (shape.collective == WCCL_COLL_ALLTOALL) return input ? rank * n + unit : unit * n + rank;
+  const bool narrow = (input ? shape.input_chunks : shape.output_chunks) == shape.parts;
+  return narrow ? rank : unit;
+}
+
+namespace {
+
+bool has_root(wccl_sched_collective collective) {
+  return collective == WCCL_COLL_BROADCAST || collective == WCCL_COLL_REDUCE || collective == WCCL_COLL_GATHER ||
+         collective == WCCL_COLL_SCATTER;
+}
+
+// Of the units that one rank has in a buffer: none may overlap another, neither where they are written nor where
+// several are read.
+std::string count_fault(const Shape& shape) {
+  const std::uint64_t n = shape.ranks;
+  const bool pairs = shape.collective == WCCL_COLL_ALLTOALL;
+  const bool gathers = shape.collective == WCCL_COLL_ALLGATHER || shape.collective == WCCL_COLL_GATHER;
+  using Range = std::pair<std::uint64_t, std::uint64_t>;
+  const auto apart = [](std::vector<Range>& ranges) {
+    std::sort(ranges.begin(), ranges.end());
+    for (std::size_t i = 1; i < ranges.size(); ++i) {
+      if (ranges[i].first < ranges[i - 1].second) return false;
+    }
+    return true;
+  };
+  for (const wccl_sched_count& one : shape.counts) {
+    for (const std::uint64_t offset : {one.input_offset, one.output_offset}) {
+      if (one.count > WCCL_SCHED_MAX_ELEMENTS || offset > WCCL_SCHED_MAX_ELEMENTS - one.count)
+        return "a v-count ends too far out";
+    }
+    if (!pairs && (gathers ? one.input_offset : one.output_offset) != 0) return "a v-count's unused offset is set";
+  }
+  std::vector<Range> ranges;
+  for (std::uint64_t rank = 0; rank < (pairs ? n : 1); ++rank) {
+    for (const bool input : {true, false}) {
+      if (!pairs && input == gathers) continue;
+      ranges.clear();
+      for (std::uint64_t i = 0; i < n; ++i) {
+        const wccl_sched_count& one = shape.counts[pairs ? (input ? rank * n + i : i * n + rank) : i];
+        const std::uint64_t begin = input ? one.input_offset : one.output_offset;
+        if (one.count != 0) ranges.emplace_back(begin, begin + one.count);
+      }
+      if (!apart(ranges)) return "v-counts overlap in the " + std::string(input ? "input" : "output");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string shape_fault(const Shape& s) {
+  constexpr std::uint32_t kFlags = WCCL_SCHED_IN_PLACE | WCCL_SCHED_NO_STEPS | WCCL_SCHED_VCOUNTS | WCCL_SCHED_ANY_ROOT;
+  if (s.flags & ~kFlags) return "unknown flags";
+  if (s.collective < WCCL_COLL_ALLREDUCE || s.collective > WCCL_COLL_BARRIER) return "unknown collective";
+  if (s.ranks == 0 || s.ranks > WCCL_SCHED_MAX_RANKS) return "ranks out of range";
+  if (s.root >= s.ranks) return "root is not a rank";
+  if (s.root != 0 && !has_root(s.collective) && s.collective != WCCL_COLL_SENDRECV)
+    return "root of " + std::string(collective_name(s.collective)) + ", which has none";
+  if ((s.flags & WCCL_SCHED_ANY_ROOT) && (!has_root(s.collective) || s.root != 0))
+    return "ANY_ROOT without a root that is 0";
+  if (s.lanes == 0 || s.lanes > WCCL_SCHED_MAX_LANES) return "lanes out of range";
+  if (s.link_classes == 0 || s.link_classes > WCCL_SCHED_MAX_LINKS) return "link classes out of range";
+  if (s.scratch_chunks > WCCL_SCHED_MAX_CHUNKS) return "too many scratch chunks";
+  std::uint32_t input = 0, output = 0;
+  if (!chunk_counts(s.collective, s.ranks, s.parts, input, output) || input != s.input_chunks ||
+      output != s.output_chunks) {
+    return "chunk counts are not those of " + std::string(collective_name(s.collective));
+  }
+  if (!(s.flags & WCCL_SCHED_VCOUNTS)) return s.counts.empty() ? "" : "counts without VCOUNTS";
+  if (count_units(s) == 0) return "v-counts of " + std::string(collective_name(s.collective)) + ", which has no units";
+  if (s.scratch_chunks) return "scratch chunks beside v-counts";
+  if (s.counts.empty()) return {};
+  if (s.counts.size() != count_units(s))
+    return std::to_string(s.counts.size()) + " v-counts, not " + std::to_string(count_units(s));
+  return count_fault(s);
+}
+
 std::string_view collective_name(std::uint32_t collective) {
   static constexpr std::array<std::string_view, 11> kNames = {"none",       "all_reduce",     "broadcast",  "reduce",
                                                               "all_gather", "reduce_scatter", "all_to_all", "gather",
@@ -171,7 +266,8 @@ std::string describe(const Source& source, std::uint32_t rank, std::uint32_t ind
   source.op(rank, index, view);
   const wccl_sched_op& op = view.op;
   std::string text = std::to_string(index) + " step " + std::to_string(op.step) + ' ' + std::string(op_name(op.code));
-  const std::string route = " rank " + std::to_string(op.peer) + " lane " + std::to_string(op.lane);
+  const std::string route = " rank " + std::to_string(op.peer) + " lane " + std::to_string(op.lane) +
+                            (op.link ? " link " + std::to_string(op.link) : "");
   const std::string dst = run_text(op.dst_buffer, op.dst_chunk, op.chunks);
   const std::string src = run_text(op.src_buffer, op.src_chunk, op.chunks);
   switch (op.code) {
@@ -204,14 +300,16 @@ std::string describe(const Source& source, std::uint32_t rank, std::uint32_t ind
 std::string op_fault(const Shape& shape, std::uint32_t rank, std::uint32_t index, const OpView& view) {
   const wccl_sched_op& op = view.op;
   if (op.code < WCCL_OP_SEND || op.code > WCCL_OP_REDUCE) return "unknown code " + std::to_string(op.code);
-  if (op.flags & ~WCCL_OP_FINAL || op.reserved) return "reserved bits are set";
+  if (op.flags & ~WCCL_OP_FINAL) return "reserved bits are set";
   if ((op.flags & WCCL_OP_FINAL) && !is_reduction(op.code)) return "FINAL on an op that does not reduce";
 
   if (is_message(op.code)) {
     if (op.peer >= shape.ranks || op.peer == rank) return "peer " + std::to_string(op.peer) + " is not another rank";
     if (op.lane >= shape.lanes) return "lane " + std::to_string(op.lane) + " of " + std::to_string(shape.lanes);
-  } else if (op.peer || op.lane) {
-    return "peer or lane on a local op";
+    if (op.link >= shape.link_classes)
+      return "link class " + std::to_string(op.link) + " of " + std::to_string(shape.link_classes);
+  } else if (op.peer || op.lane || op.link) {
+    return "peer, lane or link class on a local op";
   }
 
   if (op.chunks == 0) {
@@ -238,9 +336,14 @@ std::string op_fault(const Shape& shape, std::uint32_t rank, std::uint32_t index
     if (run.buffer > WCCL_BUF_SCRATCH || run.chunk >= room || op.chunks > room - run.chunk) {
       return std::string(run.name) + ' ' + run_text(run.buffer, run.chunk, op.chunks) + " is outside the buffer";
     }
+    const bool units = (shape.flags & WCCL_SCHED_VCOUNTS) != 0;
+    if (units && run.chunk / shape.parts != (run.chunk + op.chunks - 1) / shape.parts)
+      return std::string(run.name) + ' ' + run_text(run.buffer, run.chunk, op.chunks) + " leaves its unit";
     if (!first) {
       first = &run;
     } else {
+      if (units && unit_of(shape, rank, run.buffer, run.chunk) != unit_of(shape, rank, first->buffer, first->chunk))
+        return "runs are of different units";
       if (run.chunk % shape.parts != first->chunk % shape.parts) return "runs start at different parts";
     }
   }

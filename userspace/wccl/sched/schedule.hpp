@@ -25,6 +25,8 @@ struct Shape {
   std::uint32_t scratch_chunks = 0;
   std::uint32_t lanes = 1;
   std::uint32_t steps = 0;
+  std::uint32_t link_classes = 1;
+  std::vector<wccl_sched_count> counts;  // with WCCL_SCHED_VCOUNTS; empty: bound when it runs
   std::string name;
 
   // These bound what one rank has to do. They depend on the schedule alone, so all ranks compute the same limits from
@@ -79,6 +81,14 @@ class Schedule final : public Source {
 // Chunks of INPUT and OUTPUT that a collective has by definition; false: unknown collective or too many.
 bool chunk_counts(wccl_sched_collective collective, std::uint32_t ranks, std::uint32_t parts, std::uint32_t& input,
                   std::uint32_t& output);
+
+// Units of the count table that a collective with v-counts has: of each rank, or of each pair; 0: it has no units.
+std::uint64_t count_units(const Shape& shape);
+// Which of them holds a chunk of `rank`'s INPUT or OUTPUT.
+std::uint64_t unit_of(const Shape& shape, std::uint32_t rank, std::uint8_t buffer, std::uint32_t chunk);
+
+// Checks what all ranks share. Empty, or what is wrong.
+std::string shape_fault(const Shape& shape);
 
 // Where a chunk lies when a collective runs in place: INPUT and OUTPUT chunks that are the same memory get the same
 // name.
