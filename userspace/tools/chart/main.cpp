@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "output.hpp"
 #include "weft/chart/chart.hpp"
 
 namespace {
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
       "\"series\"}],\n"
       "        \"labels\": [{\"x\", \"y\", \"text\"}]}; scale: log2 (bytes; default of x), log, linear (default of y)"};
   std::string input = "-", output = "-";
+  app.set_version_flag("--version", weft::tools::version("weft-chart"));
   app.add_option("INPUT", input, "JSON file, - for standard input")->capture_default_str();
   app.add_option("OUTPUT", output, "SVG file, - for standard output")->capture_default_str();
   try {
@@ -38,16 +40,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   try {
-    const std::string svg = weft::chart::draw(weft::chart::read_json(read_all(input)));
-    if (output == "-") {
-      std::cout << svg << std::flush;
-      if (!std::cout) throw std::runtime_error("standard output cannot be written");
-      return 0;
-    }
-    std::ofstream file(output, std::ios::binary | std::ios::trunc);
-    file << svg;
-    file.close();
-    if (!file) throw std::runtime_error(output + " cannot be written");
+    weft::tools::Output(output).write(weft::chart::draw(weft::chart::read_json(read_all(input))));
   } catch (const std::exception& error) {
     std::cerr << "weft-chart: " << (input == "-" ? "standard input" : input) << ": " << error.what() << '\n';
     return 1;

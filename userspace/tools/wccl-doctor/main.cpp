@@ -3,25 +3,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <stdexcept>
 
 #include "crew.hpp"
 #include "interrupt.hpp"
 #include "launch.hpp"
 #include "options.hpp"
+#include "output.hpp"
 #include "report.hpp"
 #include "walk.hpp"
 
 namespace weft::doctor {
 namespace {
-
-void save(const std::string& name, const std::string& text) {
-  std::ofstream file(name, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(name + " cannot be written");
-}
 
 int run(const Options& options) {
   tools::catch_signals();
@@ -33,6 +26,7 @@ int run(const Options& options) {
     return 2;
   }
   if (launch.rank != 0) return follow(options, launch);
+  tools::Output json(options.json), svg(options.svg);
   const auto crew = options.sim ? make_simulated_crew(options) : make_crew(options, launch);
   Survey survey = walk(options, *crew);
   crew->end();
@@ -43,8 +37,8 @@ int run(const Options& options) {
   const auto findings = judge(survey, options.criteria);
   std::fputs(text_report(survey, findings).c_str(), stdout);
   if (std::fflush(stdout) != 0) throw std::runtime_error("standard output cannot be written");
-  if (!options.json.empty()) save(options.json, json_report(survey, findings, options.criteria));
-  if (!options.svg.empty()) save(options.svg, svg_report(survey));
+  json.write(json_report(survey, findings, options.criteria));
+  if (svg) svg.write(svg_report(survey));
   return exit_code(findings, options.criteria);
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "output.hpp"
 #include "size.hpp"
 
 namespace weft::doctor {
@@ -49,7 +50,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
                  "emulator)")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
-  app.add_option("--json", o.json, "write what was found to this file");
+  app.set_version_flag("--version", tools::version("wccl-doctor"));
+  app.add_option("-J,--json", o.json, "write what was found to this file, - for standard output");
   app.add_option("--svg", o.svg, "draw bandwidth by size and path to this file");
   app.add_option("-T,--timeout", o.timeout_s, "limit of each wait, seconds")
       ->check(CLI::Range(1.0, 3600.0))

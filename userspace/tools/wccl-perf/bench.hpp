@@ -66,6 +66,9 @@ class Bench {
   void open_devices();
   void connect();
   void fill(const Local& local, const Pattern& pattern, weft_mem* mem, std::uint64_t bytes);
+  // Calls visit(offset, piece of chunk_) for pieces of `bytes`, and says how far it is.
+  template <class F>
+  void in_pieces(const Local& local, const char* doing, std::uint64_t bytes, F&& visit);
   void enqueue(const Row& row);
   void wait();
   void barrier();
@@ -78,7 +81,9 @@ class Bench {
   std::vector<double> sum(const std::vector<double>& values);
   std::uint64_t sum(std::uint64_t value);
   void check(wcclResult_t result, const Local& local, const char* what) const;
-  void progress(const Row& row, std::uint32_t iteration);
+  // Rank 0 says on standard error what goes on, every five seconds at most.
+  template <class... A>
+  void progress(const char* format, A... values);
 
   const Options& options_;
   const Launch launch_;

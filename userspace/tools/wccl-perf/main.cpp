@@ -9,32 +9,69 @@
 #include "launch.hpp"
 #include "model/replay.hpp"
 #include "options.hpp"
+#include "output.hpp"
 #include "report.hpp"
 #include "sched/algorithms.hpp"
+#include "sched/check.hpp"
+#include "sched/file.hpp"
 
 namespace weft::perf {
 namespace {
 
-// The schedule that wccl runs for the collective, for the time model.
-std::unique_ptr<ccl::Source> schedule(const Options& options, std::uint32_t ranks, std::uint32_t lanes) {
-  switch (options.collective) {
-    case Collective::kAllReduce:
-      return ccl::find_algorithm(WCCL_COLL_ALLREDUCE)->make({ranks, lanes, 0});
-    case Collective::kSendRecv:
-      return ccl::find_algorithm(WCCL_COLL_SENDRECV)->make({ranks, 1, 1});
-    default:
-      return ccl::find_algorithm(WCCL_COLL_BARRIER)->make({ranks, 1, 0});
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// The schedule that wccl runs for the collective, for the time model: as wccl reads WCCL_SCHED_FILE and WCCL_ALGO.
+// `name` says which.
+std::unique_ptr<ccl::Source> schedule(const Options& options, std::uint32_t ranks, std::uint32_t lanes,
+                                      std::string& name) {
+  const wccl_sched_collective collective = options.collective == Collective::kAllReduce  ? WCCL_COLL_ALLREDUCE
+                                           : options.collective == Collective::kSendRecv ? WCCL_COLL_SENDRECV
+                                                                                         : WCCL_COLL_BARRIER;
+  const std::string file = environment("WCCL_SCHED_FILE");
+  if (!file.empty()) {
+    std::string error;
+    auto loaded = ccl::load_schedule(file, error);
+    if (!loaded) throw std::runtime_error("WCCL_SCHED_FILE: " + error);
+    if (const ccl::Report report = ccl::check(*loaded, 1); !report.ok())
+      throw std::runtime_error("WCCL_SCHED_FILE: " + file + ": " + report.findings[0].text);
+    if (loaded->shape().collective == collective) {
+      if (loaded->shape().ranks != ranks)
+        throw std::runtime_error("WCCL_SCHED_FILE: " + file + " is for " + std::to_string(loaded->shape().ranks) +
+                                 " ranks, not " + std::to_string(ranks));
+      name = file + " (" + loaded->shape().name + ")";
+      return std::make_unique<ccl::Schedule>(std::move(*loaded));
+    }
   }
+  const std::string wanted = collective == WCCL_COLL_ALLREDUCE ? environment("WCCL_ALGO") : "";
+  const ccl::Algorithm* algorithm = ccl::find_algorithm(collective, wanted);
+  if (!algorithm) throw std::runtime_error("WCCL_ALGO=" + wanted + ": there is no such algorithm");
+  name = std::string(ccl::collective_name(collective)) + ":" + std::string(algorithm->name);
+  const bool data = collective == WCCL_COLL_ALLREDUCE;
+  return algorithm->make({ranks, data ? lanes : 1, collective == WCCL_COLL_SENDRECV ? 1u : 0u});
+}
+
+// Lanes as wccl chooses them.
+std::uint32_t lanes_of(const Options& options, const ccl::model::Profile& profile) {
+  if (options.dry) return options.lanes ? options.lanes : profile.links;
+  const std::string asked = environment("WCCL_LANES");
+  const auto lanes = static_cast<std::uint32_t>(std::strtoul(asked.c_str(), nullptr, 10));
+  return lanes ? lanes : std::min(options.ports, 4u);
 }
 
 class Model {
  public:
   Model(const Options& options, std::uint32_t ranks)
       : profile_(ccl::model::load_profile(options.model)),
-        source_(
-            schedule(options, ranks,
-                     options.dry ? (options.lanes ? options.lanes : profile_.links) : std::min(options.ports, 4u))) {}
-  const ccl::model::Profile& profile() const { return profile_; }
+        source_(schedule(options, ranks, lanes_of(options, profile_), schedule_)) {}
+  // What the rows' modelled times stand for.
+  void describe(Summary& summary) const {
+    summary.profile = profile_.name;
+    summary.profile_text = profile_.text;
+    summary.schedule = schedule_;
+  }
   ccl::model::Result time(const Row& row, ccl::model::Path path) const {
     ccl::model::Request request;
     request.path = path;
@@ -46,6 +83,7 @@ class Model {
 
  private:
   ccl::model::Profile profile_;
+  std::string schedule_;
   std::unique_ptr<ccl::Source> source_;
 };
 
@@ -71,21 +109,14 @@ void for_each_row(const Options& options, F&& visit) {
   }
 }
 
-int save(const Options& options, const Summary& summary) {
-  std::string error;
-  if (options.json.empty() || write_json(options, summary, error)) return 0;
-  std::fprintf(stderr, "wccl-perf: %s\n", error.c_str());
-  return 1;
-}
-
 int run_dry(const Options& options) {
+  tools::Output json(options.json);
   const Model model(options, options.ranks);
   Summary summary;
   summary.ranks = options.ranks;
   summary.accel = "none";
   summary.launcher = "model";
-  summary.profile = model.profile().name;
-  summary.profile_text = model.profile().text;
+  model.describe(summary);
   print_header(options, summary);
   for_each_row(options, [&](Row& row) {
     row.count = row.bytes / type_bytes(row.type);
@@ -104,12 +135,15 @@ int run_dry(const Options& options) {
     summary.rows.push_back(row);
   });
   print_trailer(options, summary);
-  return save(options, summary);
+  json.write(as_json(options, summary));
+  return 0;
 }
 
 int run(const Options& options) {
   tools::catch_signals();
   const Launch launch = options.sim ? Launch{} : tools::find_launch();
+  // Standard output is rank 0's.
+  tools::Output json(launch.rank == 0 || options.json != "-" ? options.json : "");
   Summary summary;
   Bench bench(options, launch);
   const bool reports = bench.reports();
@@ -120,8 +154,7 @@ int run(const Options& options) {
   std::unique_ptr<Model> model;
   if (!options.model.empty()) {
     model = std::make_unique<Model>(options, bench.ranks());
-    summary.profile = model->profile().name;
-    summary.profile_text = model->profile().text;
+    model->describe(summary);
   }
   summary.paths = bench.paths();
   if (!options.trace.empty()) {
@@ -129,8 +162,8 @@ int run(const Options& options) {
     bench.trace(trace);
     bench.finish();
     if (reports) print_trace(trace);
-    const int code = save(options, summary);
-    return total_wrong(summary) ? 1 : code;
+    json.write(as_json(options, summary));
+    return total_wrong(summary) ? 1 : 0;
   }
   if (reports) print_header(options, summary);
   for_each_row(options, [&](Row row) {
@@ -152,12 +185,12 @@ int run(const Options& options) {
   bench.finish();
   if (options.sim) summary.event_hash = bench.event_hash();
   if (reports) print_trailer(options, summary);
-  const int code = save(options, summary);
+  json.write(as_json(options, summary));
   if (summary.rows.empty()) {
     std::fprintf(stderr, "wccl-perf: the run did no work\n");
     return 1;
   }
-  return total_wrong(summary) ? 1 : code;
+  return total_wrong(summary) ? 1 : 0;
 }
 
 }  // namespace

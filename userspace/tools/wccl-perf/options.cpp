@@ -2,9 +2,11 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <bit>
 #include <cstdio>
 #include <map>
 
+#include "output.hpp"
 #include "size.hpp"
 
 namespace weft::perf {
@@ -38,7 +40,8 @@ std::vector<std::uint64_t> Options::sizes() const {
   if (collective == Collective::kBarrier) return {0};
   for (std::uint64_t bytes = min_bytes; bytes <= max_bytes;) {
     out.push_back(bytes);
-    const std::uint64_t next = factor > 1 ? bytes * factor : bytes + step_bytes;
+    std::uint64_t next = factor > 1 ? bytes * factor : bytes + step_bytes;
+    if (bytes == 0 && factor > 1) next = 1;  // no factor leads from 0 to anything
     if (next <= bytes) break;
     bytes = next;
   }
@@ -81,7 +84,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   app.add_flag("!--no-in-place", o.in_place, "measure out of place only");
   app.add_option("-T,--timeout", o.timeout_s, "limit of each wait, seconds (default: WCCL_TIMEOUT, else 30)")
       ->check(CLI::Range(1.0, 86400.0));
-  app.add_option("-J,--json", o.json, "write the rows to this file");
+  app.add_option("-J,--json", o.json, "write the rows to this file, - for standard output");
+  app.set_version_flag("--version", tools::version("wccl-perf"));
   app.add_flag("--hash", o.hash, "print a hash of all results, to compare runs");
   app.add_option("--device", o.device, "device specification (default: WEFT_DEVICE, else kernel:N)");
   auto* sim = app.add_flag("--sim", o.sim, "simulate all ranks in this process, without QEMU and driver");
@@ -91,7 +95,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       ->check(CLI::Range(0.0, 1.0))
       ->needs(sim);
   app.add_option("--ports", o.ports, "ports a device (--sim)")->check(CLI::Range(1, 24))->capture_default_str();
-  app.add_option("--hbm", hbm, "HBM a device (--sim; default: what the run needs)")->needs(sim);
+  app.add_option("--hbm", hbm, "HBM a device, a power of two (--sim; default: what the run needs)")->needs(sim);
   app.add_option("--event-log", o.event_log, "write the event log here (--sim)")->needs(sim);
   app.add_option("--capture", o.capture, "write the frames here, pcapng (--sim)")->needs(sim);
   app.add_option("--firmware", o.firmware, "image for the device's core (--sim; default: compiled in)")->needs(sim);
@@ -120,7 +124,10 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     o.min_bytes = parse_size(min_bytes);
     o.max_bytes = max_bytes.empty() ? o.min_bytes : parse_size(max_bytes);
     o.step_bytes = parse_size(step_bytes);
-    if (!hbm.empty()) o.hbm = parse_size(hbm);
+    if (!hbm.empty()) {
+      o.hbm = parse_size(hbm);
+      if (!std::has_single_bit(o.hbm)) throw CLI::ValidationError("--hbm", hbm + " is not a power of two");
+    }
     o.check = check != 0;
     o.types = parse_types(type);
     static const std::map<std::string, wcclRedOp_t> kOps = {

@@ -3,7 +3,6 @@
 
 #include <cinttypes>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace weft::perf {
@@ -88,7 +87,10 @@ void print_header(const Options& o, const Summary& s) {
               o.factor ? o.factor : o.step_bytes, o.factor ? "factor" : "bytes", o.warmup, o.iterations,
               o.check ? 1 : 0);
   std::printf("# %s\n", stamp(s.accel).c_str());
-  if (!s.profile.empty()) std::printf("# profile %s: %s\n", s.profile.c_str(), s.profile_text.c_str());
+  if (!s.profile.empty()) {
+    std::printf("# profile %s: %s\n", s.profile.c_str(), s.profile_text.c_str());
+    std::printf("# schedule of the model: %s\n", s.schedule.c_str());
+  }
   std::printf("#\n# %60s  %30s\n", "out-of-place", "in-place");
   const char* model = s.profile.empty() ? "" : "   modelled";
   std::printf("# %12s %13s %9s %6s %5s  %9s  %7s %7s %6s  %9s  %7s %7s %6s%s\n", "size", "count", "type", "redop",
@@ -170,14 +172,17 @@ void print_trailer(const Options& o, const Summary& s) {
   std::fflush(stdout);
 }
 
-bool write_json(const Options& o, const Summary& s, std::string& error) {
+std::string as_json(const Options& o, const Summary& s) {
   nlohmann::ordered_json json;
   json["schema"] = 1;
   json["command"] = o.command_line;
   json["accel"] = s.accel;
   json["note"] = stamp(s.accel);
   json["ranks"] = s.ranks;
-  if (!s.profile.empty()) json["profile"] = s.profile;
+  if (!s.profile.empty()) {
+    json["profile"] = s.profile;
+    json["schedule"] = s.schedule;
+  }
   json["paths"] = s.paths;
   if (o.hash) json["payload_hash"] = hex(combined_hash(s));
   if (s.event_hash) json["event_hash"] = hex(*s.event_hash);
@@ -224,12 +229,7 @@ bool write_json(const Options& o, const Summary& s, std::string& error) {
                     {"registrations", as_json(t.nic)}});
   }
   json["registrations"] = as_json(s.nic);
-  std::ofstream file(o.json, std::ios::trunc);
-  file << json.dump(2) << '\n';
-  file.close();
-  if (file) return true;
-  error = o.json + ": cannot be written";
-  return false;
+  return json.dump(2) + '\n';
 }
 
 }  // namespace weft::perf

@@ -61,6 +61,7 @@ struct Summary {
   std::optional<std::uint64_t> event_hash;
   std::string profile;
   std::string profile_text;
+  std::string schedule;  // that the model replays
 };
 
 // GB/s of `bytes` in `time_us`, and what nccl-tests makes of it for the busiest link.
@@ -70,8 +71,7 @@ void print_header(const Options& options, const Summary& summary);
 void print_line(const Options& options, const Row& out, const Row* in);
 void print_trace(const TraceRow& row);
 void print_trailer(const Options& options, const Summary& summary);
-// False with `error` set when the file cannot be written.
-bool write_json(const Options& options, const Summary& summary, std::string& error);
+std::string as_json(const Options& options, const Summary& summary);
 std::uint64_t total_wrong(const Summary& summary);
 
 }  // namespace weft::perf

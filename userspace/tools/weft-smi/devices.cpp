@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "devices.hpp"
 
+#include <cerrno>
+
 namespace weft::smi {
 namespace {
 
@@ -14,25 +16,25 @@ weft_device* open(const std::string& specification) {
 
 }  // namespace
 
-Device::Device(const std::string& specification) : name_(specification), device_(open(specification)) {}
-
-std::vector<Device> open_devices(const std::string& specification) {
-  std::vector<Device> devices;
-  const bool numbered = specification == "kernel" || specification == "sim";
-  const int count = numbered ? weft_device_count(specification.c_str()) : 0;
-  if (count <= 0) {
-    devices.emplace_back(specification);
-    return devices;
-  }
-  // Numbers may have gaps: other drivers' accelerators count, too.
-  for (unsigned number = 0; number < kNumbers && devices.size() < static_cast<std::size_t>(count); ++number) {
-    try {
-      devices.emplace_back(specification + ":" + std::to_string(number));
-    } catch (const Error&) {
-      continue;
+Devices open_devices(const std::string& specification) {
+  Devices devices;
+  const bool kernel = specification == "kernel";
+  const bool one = specification.find(':') != std::string::npos;
+  const int count = one ? 1 : weft_device_count(specification.c_str());
+  // The kernel's numbers may have gaps, since other drivers' accelerators count, too; and a device that failed is not
+  // counted.
+  const unsigned numbers = kernel ? kNumbers : count > 1 ? static_cast<unsigned>(count) : 0;
+  for (unsigned number = 0; number < numbers; ++number) {
+    const std::string name = specification + ":" + std::to_string(number);
+    weft_device* device = nullptr;
+    const int error = weft_device_open(name.c_str(), &device);
+    if (error == 0) {
+      devices.opened.emplace_back(name, device);
+    } else if (!kernel || error != -ENODEV) {  // of the kernel's: no such number, or another driver's
+      devices.failed.emplace_back(name, weft_last_error());
     }
   }
-  if (devices.empty()) devices.emplace_back(specification);
+  if (devices.opened.empty() && devices.failed.empty()) devices.opened.emplace_back(specification, open(specification));
   return devices;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/weft.h"
@@ -19,8 +20,7 @@ class Error : public std::runtime_error {
 
 class Device {
  public:
-  // Throws Error with the reason.
-  explicit Device(const std::string& specification);
+  Device(std::string name, weft_device* opened) : name_(std::move(name)), device_(opened) {}
 
   const std::string& name() const { return name_; }
   weft_device* get() const { return device_.get(); }
@@ -33,8 +33,13 @@ class Device {
   std::unique_ptr<weft_device, Close> device_;
 };
 
+struct Devices {
+  std::vector<Device> opened;
+  std::vector<std::pair<std::string, std::string>> failed;  // name and reason: they are there and cannot be opened
+};
+
 // The one that `specification` names or, when it names a backend alone, all of that backend's. Throws Error when there
 // is none.
-std::vector<Device> open_devices(const std::string& specification);
+Devices open_devices(const std::string& specification);
 
 }  // namespace weft::smi

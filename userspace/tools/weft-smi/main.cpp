@@ -12,18 +12,20 @@
 #include <vector>
 
 #include "devices.hpp"
+#include "output.hpp"
 #include "table.hpp"
 #include "views.hpp"
 
 namespace {
 
 using weft::smi::Device;
+using weft::smi::Devices;
 using weft::smi::Row;
 using View = std::function<std::vector<Row>(const Device&)>;
 
 struct Arguments {
   std::string device;
-  bool json = false;
+  std::string json;     // file, "-" or ""
   bool zeros = false;
   unsigned watch = 0;   // seconds, 0: once
   std::string command;  // line
@@ -35,24 +37,34 @@ std::string command_line(int argc, char** argv) {
   return line;
 }
 
-void show(const std::vector<Device>& devices, const View& view, const Arguments& arguments) {
-  std::vector<Row> rows;
-  for (const Device& device : devices)
-    for (Row& row : view(device)) rows.push_back(std::move(row));
-  if (arguments.json) {
+// False when a device could not be looked at: its row has the reason as "error", and the others are shown all the same.
+bool show(const Devices& devices, const View& view, const Arguments& arguments, weft::tools::Output& out) {
+  std::vector<Row> rows, failed;
+  for (const auto& [name, reason] : devices.failed) failed.push_back({{"device", name}, {"error", reason}});
+  for (const Device& device : devices.opened) {
+    try {
+      for (Row& row : view(device)) rows.push_back(std::move(row));
+    } catch (const weft::smi::Error& error) {
+      failed.push_back({{"device", device.name()}, {"error", error.what()}});
+    }
+  }
+  if (out) {
+    rows.insert(rows.end(), failed.begin(), failed.end());
     const char* accel = std::getenv("WEFT_ACCEL");
     const nlohmann::ordered_json document = {{"schema", 1},
                                              {"command", arguments.command},
                                              {"accel", accel != nullptr && *accel != '\0' ? accel : "none"},
                                              {"rows", rows}};
     // When watching, a document a line.
-    std::cout << document.dump(arguments.watch != 0 ? -1 : 2) << std::endl;
-  } else if (rows.empty()) {
-    std::cout << "nothing to show" << std::endl;
-  } else {
-    weft::smi::print_table(std::cout, rows);
-    std::cout.flush();
+    out.write(document.dump(arguments.watch != 0 ? -1 : 2) + '\n');
+    return failed.empty();
   }
+  weft::smi::print_table(std::cout, rows);
+  for (const Row& row : failed)
+    std::cout << row["device"].get<std::string>() << ": FAILED: " << row["error"].get<std::string>() << '\n';
+  if (rows.empty() && failed.empty()) std::cout << "nothing to show\n";
+  std::cout.flush();
+  return failed.empty();
 }
 
 }  // namespace
@@ -66,7 +78,8 @@ int main(int argc, char** argv) {
   app.add_option("-d,--device", arguments.device,
                  "kernel[:N], sim[:N], null or PATH.so[:ARGUMENT]; a backend alone means all its devices "
                  "(default: $WEFT_DEVICE, else kernel)");
-  app.add_flag("--json", arguments.json, "JSON: {schema, command, accel, rows}");
+  app.add_option("-J,--json", arguments.json, "write JSON to this file, - for standard output: {schema, command, accel, rows}");
+  app.set_version_flag("--version", weft::tools::version("weft-smi"));
   app.add_option("-w,--watch", arguments.watch, "Again every N seconds, until interrupted")
       ->check(CLI::Range(1, 86400));
 
@@ -83,7 +96,7 @@ int main(int argc, char** argv) {
   offer("log", "The firmware's log", weft::smi::log);
   offer("sensors", "Temperature, power, voltage, clock", weft::smi::sensors);
   offer("counters", "Accounting of the device and its ports", [&](const Device& device) {
-    return weft::smi::counters(device, arguments.zeros || arguments.json);
+    return weft::smi::counters(device, arguments.zeros || !arguments.json.empty());
   })->add_flag("--zeros", arguments.zeros, "Also counters that are 0 (JSON always has all)");
   CLI11_PARSE(app, argc, argv);
 
@@ -92,16 +105,17 @@ int main(int argc, char** argv) {
     arguments.device = wanted != nullptr && *wanted != '\0' ? wanted : "kernel";
   }
   try {
-    const std::vector<Device> devices = weft::smi::open_devices(arguments.device);
-    show(devices, view, arguments);
+    weft::tools::Output out(arguments.json);
+    const Devices devices = weft::smi::open_devices(arguments.device);
+    bool whole = show(devices, view, arguments, out);
     while (arguments.watch != 0) {
       std::this_thread::sleep_for(std::chrono::seconds(arguments.watch));
-      if (!arguments.json) std::cout << '\n';
-      show(devices, view, arguments);
+      if (!out) std::cout << '\n';
+      whole = show(devices, view, arguments, out);
     }
+    return whole ? 0 : 1;
   } catch (const std::exception& error) {
     std::cerr << "weft-smi: " << error.what() << '\n';
     return 1;
   }
-  return 0;
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "views.hpp"
 
+#include <arpa/inet.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <string>
 
 #include "weft/hw/counters.h"
@@ -36,6 +40,16 @@ std::string joined(const std::uint8_t (&bytes)[N], const char* format, char betw
     text += part.data();
   }
   return text;
+}
+
+template <std::size_t N>
+bool any(const std::uint8_t (&bytes)[N]) {
+  return std::any_of(bytes, bytes + N, [](std::uint8_t byte) { return byte != 0; });
+}
+
+std::string ipv6(const std::uint8_t (&bytes)[16]) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  return inet_ntop(AF_INET6, bytes, text.data(), text.size());
 }
 
 std::string severity(std::uint16_t number) {
@@ -100,7 +114,8 @@ std::vector<Row> ports(const Device& device) {
                               : port.admin_up != 0           ? "down"
                                                              : "disabled"},
                     {"mac", joined(port.mac, "%02x", ':')},
-                    {"ipv4", joined(port.ipv4, "%u", '.')},
+                    {"ipv4", any(port.ipv4) ? Row(joined(port.ipv4, "%u", '.')) : Row(nullptr)},
+                    {"ipv6", any(port.ipv6) ? Row(ipv6(port.ipv6)) : Row(nullptr)},
                     {"mtu", port.mtu},
                     {"speed_mbps", port.speed_mbps}});
   }
@@ -117,12 +132,21 @@ std::vector<Row> firmware(const Device& device) {
 }
 
 std::vector<Row> log(const Device& device) {
+  constexpr std::size_t kShown = 256;  // the newest
   std::vector<Row> rows;
-  std::array<weft_log_record, 256> records{};
-  const int count = weft_log(device.get(), 1, records.data(), records.size());
-  check(count);
-  for (int i = 0; i < count; ++i) {
-    const weft_log_record& record = records[static_cast<std::size_t>(i)];
+  std::array<weft_log_record, 64> records{};
+  std::deque<weft_log_record> newest;
+  for (std::uint32_t first = 1;;) {
+    const int count = weft_log(device.get(), first, records.data(), records.size());
+    check(count);
+    if (count == 0) break;
+    newest.insert(newest.end(), records.begin(), records.begin() + count);
+    while (newest.size() > kShown) newest.pop_front();
+    const std::uint32_t next = newest.back().number + 1;
+    if (next <= first) break;
+    first = next;
+  }
+  for (const weft_log_record& record : newest) {
     const auto* text = reinterpret_cast<const char*>(record.text);
     rows.push_back({{"device", device.name()},
                     {"number", record.number},
