@@ -56,6 +56,13 @@ int weft_cmd_port_get(struct weft_device *wdev, u32 port, struct weft_mbox_port 
 	return weft_mbox_call(wdev, WEFT_MBOX_PORT_GET, &in, sizeof(in), out, sizeof(*out), WEFT_CMD_MS);
 }
 
+int weft_cmd_gid_get(struct weft_device *wdev, u32 port, u32 index, struct weft_mbox_gid *out)
+{
+	const struct weft_mbox_gid in = { .port = cpu_to_le32(port), .index = cpu_to_le32(index) };
+
+	return weft_mbox_call(wdev, WEFT_MBOX_GID_GET, &in, sizeof(in), out, sizeof(*out), WEFT_CMD_MS);
+}
+
 int weft_cmd_sensors(struct weft_device *wdev, struct weft_mbox_sensors *out)
 {
 	return weft_mbox_call(wdev, WEFT_MBOX_SENSORS, NULL, 0, out, sizeof(*out), WEFT_CMD_MS);

@@ -324,6 +324,7 @@ int weft_mbox_call(struct weft_device *wdev, enum weft_mbox_op op, const void *i
 const char *weft_error_text(u32 error);
 int weft_cmd_identify(struct weft_device *wdev, struct weft_mbox_identity *identity);
 int weft_cmd_port_get(struct weft_device *wdev, u32 port, struct weft_mbox_port *out);
+int weft_cmd_gid_get(struct weft_device *wdev, u32 port, u32 index, struct weft_mbox_gid *out);
 int weft_cmd_sensors(struct weft_device *wdev, struct weft_mbox_sensors *out);
 int weft_cmd_log_read(struct weft_device *wdev, u32 first, struct weft_mbox_log *out);
 int weft_cmd_event_queue(struct weft_device *wdev, dma_addr_t addr, u32 entries);

@@ -133,22 +133,62 @@ out_free:
 	return ret;
 }
 
+/* The entries of a port's GID table that are in use; returns their number or an error. With reset_sem held. */
+static int weft_port_gids(struct weft_device *wdev, u32 port, struct drm_weft_gid *out)
+{
+	struct weft_mbox_gid entry;
+	int ret, count = 0;
+	u32 i;
+
+	for (i = 0; i < WEFT_GIDS_PER_PORT; i++) {
+		ret = weft_cmd_gid_get(wdev, port, i, &entry);
+		if (ret)
+			return ret;
+		if (entry.type == WEFT_GID_NONE)
+			continue;
+		out[count].index = i;
+		out[count].type = entry.type;
+		out[count].vlan = le16_to_cpu(entry.vlan);
+		memcpy(out[count].mac, entry.mac, sizeof(entry.mac));
+		memcpy(out[count].gid, entry.gid, sizeof(entry.gid));
+		count++;
+	}
+	return count;
+}
+
 int weft_port_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 {
 	struct weft_device *wdev = to_weft(drm);
 	struct drm_weft_port *args = data;
 	struct weft_mbox_port port = {};
+	struct drm_weft_gid *gids = NULL;
+	u32 room = args->gids ? args->gid_count : 0;
 	int idx, ret;
 
-	if (args->flags || args->port >= wdev->ports)
+	if (args->flags || args->reserved || args->reserved1 || args->port >= wdev->ports)
 		return -EINVAL;
+	if (room) {
+		gids = kcalloc(WEFT_GIDS_PER_PORT, sizeof(*gids), GFP_KERNEL);
+		if (!gids)
+			return -ENOMEM;
+	}
 	ret = weft_dev_enter(wdev, &idx);
 	if (ret)
-		return ret;
+		goto out_free;
 	ret = weft_cmd_port_get(wdev, args->port, &port);
+	args->gid_count = port.gids;
+	if (!ret && room)
+		ret = weft_port_gids(wdev, args->port, gids);
 	weft_dev_exit(wdev, idx);
-	if (ret)
-		return ret;
+	if (ret < 0)
+		goto out_free;
+	if (room) {
+		args->gid_count = ret;
+		room = min_t(u32, room, ret);
+		ret = copy_to_user(u64_to_user_ptr(args->gids), gids, room * sizeof(*gids)) ? -EFAULT : 0;
+		if (ret)
+			goto out_free;
+	}
 	args->state = le32_to_cpu(port.state);
 	args->admin_up = port.admin_up;
 	memcpy(args->mac, port.mac, sizeof(args->mac));
@@ -157,7 +197,9 @@ int weft_port_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 	args->mtu = le32_to_cpu(port.mtu);
 	args->speed_mbps = le32_to_cpu(port.speed_mbps);
 	args->flaps = le32_to_cpu(port.flaps);
-	return 0;
+out_free:
+	kfree(gids);
+	return ret;
 }
 
 int weft_log_ioctl(struct drm_device *drm, void *data, struct drm_file *file)

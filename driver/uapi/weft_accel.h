@@ -280,6 +280,18 @@ struct drm_weft_wait {
 	__u32 channel_count;
 };
 
+/** An entry of a port's GID table that is in use: an address, with the VLAN and MAC that go with it. */
+struct drm_weft_gid {
+	__u32 index; /* in the table; address vectors name it */
+	__u8 type; /* enum weft_gid_type: RoCE v2 over IPv4 or IPv6 */
+	__u8 reserved;
+	__u16 vlan; /* WEFT_VLAN_NONE: frames without a tag */
+	__u8 mac[6]; /* all 0: the port's */
+	__u8 reserved1[2];
+	__u8 gid[16]; /* IPv4 as ::ffff:a.b.c.d */
+};
+
+/** What a port is; `ipv4` and `ipv6` repeat the first of each kind in its GID table. */
 struct drm_weft_port {
 	__u32 size;
 	__u32 flags; /* 0 */
@@ -293,6 +305,9 @@ struct drm_weft_port {
 	__u32 mtu; /* out: bytes of payload a packet */
 	__u32 speed_mbps; /* out */
 	__u32 flaps; /* out: times that the link went down */
+	__u32 gid_count; /* in: room at `gids`; out: entries in use */
+	__u32 reserved1; /* 0 */
+	__u64 gids; /* pointer to struct drm_weft_gid, gets as many as there is room for; 0: none wanted */
 };
 
 /** A record of the firmware's log. */

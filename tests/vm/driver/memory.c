@@ -96,6 +96,27 @@ void test_info(void) {
   CHECK(p.state == WEFT_PORT_ACTIVE || p.state == WEFT_PORT_DOWN);
   CHECK_EQ(p.mac[0] & 1, 0);
   CHECK(p.mtu >= 256 && p.speed_mbps > 0);
+  /* An empty table but for the two entries that each port starts with. */
+  CHECK_EQ(p.gid_count, 2);
+  struct drm_weft_gid gid[4] = {[1] = {.index = 77}};
+  p.gid_count = 1;
+  p.gids = (uintptr_t)gid;
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_PORT, &p), 0);
+  CHECK_EQ(p.gid_count, 2);
+  CHECK_EQ(gid[1].index, 77); /* nothing is written beyond the room */
+  p.gid_count = COUNT(gid);
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_PORT, &p), 0);
+  CHECK_EQ(p.gid_count, 2);
+  CHECK(gid[0].index == 0 && gid[0].type == WEFT_GID_ROCE_V2_IPV4 && gid[0].vlan == WEFT_VLAN_NONE);
+  CHECK_EQ(memcmp(gid[0].gid + 12, p.ipv4, sizeof(p.ipv4)), 0);
+  CHECK(gid[1].index == 1 && gid[1].type == WEFT_GID_ROCE_V2_IPV6);
+  CHECK_EQ(memcmp(gid[1].gid, p.ipv6, sizeof(p.ipv6)), 0);
+  p.gids = 8;
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_PORT, &p), -EFAULT);
+  p.gids = 0;
+  p.reserved1 = 1;
+  CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_PORT, &p), -EINVAL);
+  p.reserved1 = 0;
   p.port = it.ports;
   CHECK_EQ(call(device.fd, DRM_IOCTL_WEFT_PORT, &p), -EINVAL);
 

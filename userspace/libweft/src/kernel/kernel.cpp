@@ -307,6 +307,7 @@ int port(void* handle, std::uint32_t number, weft_mbox_port* out) {
   out->port = number;
   out->state = request.state;
   out->admin_up = request.admin_up;
+  out->gids = static_cast<std::uint8_t>(request.gid_count);
   std::memcpy(out->mac, request.mac, sizeof(out->mac));
   std::memcpy(out->ipv4, request.ipv4, sizeof(out->ipv4));
   std::memcpy(out->ipv6, request.ipv6, sizeof(out->ipv6));
