@@ -329,7 +329,7 @@ void CommandQueue::halt(Error error, std::uint64_t slot) {
   }
   ready_.clear();
   decode_more_ = false;
-  services_.counters.add(WEFT_CTR_commands_failed);
+  if (error != WEFT_ERR_ABORTED) services_.counters.add(WEFT_CTR_commands_failed);  // an abort is the host's own wish
   services_.counters.error(error);
   services_.events.post(WEFT_EVENT_QUEUE_ERROR, context_, number_, error, slot);
   const std::uint64_t values[] = {context_, number_, static_cast<std::uint64_t>(error), slot};

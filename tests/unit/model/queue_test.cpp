@@ -329,6 +329,7 @@ TEST_F(QueueTest, AbortNamesTheOldestCommandThatIsNotComplete) {
   EXPECT_EQ(queue.head().error, static_cast<std::uint32_t>(WEFT_ERR_ABORTED));
   EXPECT_EQ(queue.head().error_index, 1u);
   EXPECT_EQ(queue.head().completed, 2u);
+  EXPECT_EQ(board.counter(WEFT_CTR_commands_failed), 0u);  // nothing failed: the host wished it
   const std::vector<weft_event> events = board.events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].type, WEFT_EVENT_QUEUE_ERROR);
