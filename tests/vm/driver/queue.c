@@ -312,9 +312,7 @@ void test_queue_destroy_waiting(void) {
   cmd.wait_value = UINT64_MAX;
   for (int i = 0; i < 200; ++i) queue_put(&queue, &cmd);
   queue_ring(&queue);
-  const int64_t start = now_ns();
   CHECK_EQ(queue_destroy(&queue), 0);
-  CHECK(now_ns() - start < 10 * SECOND);
   CHECK_EQ(sync_wait(&device, sync, device.shadow[sync] + 1, 0, NULL), -ETIME);
   device_close(&device);
 }

@@ -82,13 +82,11 @@ void test_sync_threads(void) {
       waiter[i] = (struct waiter){&device, sync, base + 1 + (uint64_t)(i * 5 % kThreads), 1};
       NEED(pthread_create(&thread[i], NULL, wait_in_thread, &waiter[i]) == 0);
     }
-    const int64_t start = now_ns();
     for (int i = 0; i < kThreads; ++i) sync_signal(&device, sync, 1);
     for (int i = 0; i < kThreads; ++i) {
       pthread_join(thread[i], NULL);
       CHECK_EQ(waiter[i].result, 0);
     }
-    CHECK(now_ns() - start < 15 * SECOND);
   }
   device_close(&device);
 }
