@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """NodeTest: a unittest.TestCase with booted nodes, which classes with equal options share."""
+import fcntl
 import re
 import shutil
 import subprocess
@@ -25,10 +26,12 @@ def build_module(folder):
     """Build the kernel module in a folder of the checkout for the root's kernel; no warnings. Returns the file."""
     file = module_file(folder)
     file.parent.mkdir(parents=True, exist_ok=True)
-    for source in (paths.TOP / folder).iterdir():
-        shutil.copy2(source, file.parent)
-    made = subprocess.run(["make", "-s", "-C", f"/lib/modules/{paths.root_env()['kernel']}/build", f"M={file.parent}",
-                           "W=1", "modules"], capture_output=True, text=True)
+    with open(file.parent / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # groups of tests that run side by side may want the same module
+        for source in (paths.TOP / folder).iterdir():
+            shutil.copy2(source, file.parent)
+        made = subprocess.run(["make", "-s", "-C", f"/lib/modules/{paths.root_env()['kernel']}/build",
+                               f"M={file.parent}", "W=1", "modules"], capture_output=True, text=True)
     if made.returncode or "warning" in made.stderr:
         raise RuntimeError(made.stdout + made.stderr)
     return file

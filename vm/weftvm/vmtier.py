@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The vm tier: tests/vm/test_*.py, unittest modules whose classes get booted nodes from weftvm.case.
 
-Classes that want equal nodes run one after the other on the same ones. A test during which, or shortly after which, a
-kernel complains has failed.
+Workers, a process each, run classes side by side; one that goes on to a class that wants equal nodes keeps its nodes.
+A test during which, or shortly after which, a kernel complains has failed.
 """
+import collections
+import itertools
+import multiprocessing.connection
+import os
 import signal
 import sys
 import time
@@ -16,6 +20,7 @@ from .cluster import LATE, Options, made
 from .tally import wanted
 
 TEST_LIMIT = 300  # seconds that a test may take
+WORKERS = os.cpu_count()  # classes of tests that run at once
 
 
 class _Entry:
@@ -162,30 +167,123 @@ def names():
     return [_name(test) for test in load()]
 
 
-def groups(tests):
-    """The tests by the nodes they want, those without nodes first: [(class or None, tests)]."""
-    out = {None: (None, [])}
-    for test in tests:
-        case = type(test) if isinstance(test, NodeTest) else None
-        out.setdefault(case and Options(**case.wanted()), (case, []))[1].append(test)
-    return [(case, group) for case, group in out.values() if group]
+def classes(tests):
+    """The tests in runs of one class each, and the nodes that these want: [(Options or None, tests)]."""
+    out = []
+    for case, mine in itertools.groupby(tests, type):
+        out.append((Options(**case.wanted()) if issubclass(case, NodeTest) else None, list(mine)))
+    return out
+
+
+class Queue:
+    """Classes of tests, of which some wait for a worker."""
+
+    def __init__(self, all_):
+        self.all = list(all_)
+        self.waiting = list(range(len(self.all)))
+
+    def wanted(self, number):
+        """The nodes that a class wants; of none: no nodes."""
+        return None if number is None else self.all[number][0]
+
+    def take(self, mine, others):
+        """The number of the next class for a worker that has nodes `mine`, beside workers that have `others`: of one for
+        the same nodes, else for nodes that nobody has booted, else any; nodes that most tests wait for come first.
+        None: no class waits."""
+        tests = collections.Counter()
+        for number in self.waiting:
+            tests[self.wanted(number)] += len(self.all[number][1])
+
+        def order(number):
+            options = self.wanted(number)
+            return options == mine, options is None or options not in others, tests[options], -number
+
+        best = max(self.waiting, default=None, key=order)
+        if best is not None:
+            self.waiting.remove(best)
+        return best
+
+
+class _Link:
+    """What a worker has for a tally: it tells the parent."""
+
+    def __init__(self, pipe):
+        self.pipe = pipe
+
+    def add(self, *case):
+        self.pipe.send(case)
+
+
+def _work(queue, pipe):
+    """A worker: runs the classes whose numbers it is given, on nodes of its own, and ends when it gets None."""
+    signal.signal(signal.SIGALRM, _late)
+    link = _Link(pipe)
+    try:
+        while (number := pipe.recv()) is not None:
+            tests = queue.all[number][1]
+            began, watch = time.monotonic(), Watch(link)
+            unittest.TestSuite(tests).run(watch)
+            watch.finish()
+            name = type(tests[0])
+            say(f"{name.__module__}.{name.__name__}: {len(tests)} tests ({time.monotonic() - began:.1f} s)")
+            pipe.send(None)
+        pool.close()
+        Watch(link).finish()  # what the kernels said after the last test
+        pipe.send((pool.boots, pool.restarts))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        pool.close()
+
+
+def share_out(tally, queue, workers):
+    """Run all classes of the queue on this many workers; counts what they tell."""
+    fork = multiprocessing.get_context("fork")
+    running, has = {}, {}  # by pipe: the process, and the number of the class that it runs, or None
+
+    def give(pipe):
+        mine = queue.wanted(has.pop(pipe, None))
+        has[pipe] = queue.take(mine, [queue.wanted(number) for number in has.values()])
+        pipe.send(has[pipe])
+
+    try:
+        for _ in range(min(workers, len(queue.waiting))):
+            mine, theirs = fork.Pipe()
+            running[mine] = fork.Process(target=_work, args=(queue, theirs))
+            running[mine].start()
+            theirs.close()
+            give(mine)
+        while running:
+            for pipe in multiprocessing.connection.wait(list(running)):
+                try:
+                    told = pipe.recv()
+                except EOFError:
+                    worker, number = running.pop(pipe), has.pop(pipe)
+                    worker.join()
+                    if worker.exitcode or number is not None:
+                        name = "worker" if number is None else _name(queue.all[number][1][0])
+                        tally.add("vm", name, 0, "failed", f"its process ended with code {worker.exitcode}")
+                    continue
+                if told is None:
+                    give(pipe)
+                elif len(told) == 2:
+                    pool.boots += told[0]
+                    pool.restarts += told[1]
+                else:
+                    tally.add(*told)
+    finally:
+        for worker in running.values():
+            worker.terminate()
+        for worker in running.values():
+            worker.join()
+    for number in queue.waiting:
+        tally.add("vm", _name(queue.all[number][1][0]), 0, "failed", "it did not run: no worker was left")
 
 
 def vm(tally, patterns):
     start = time.monotonic()
-    signal.signal(signal.SIGALRM, _late)
-    chosen = groups(t for t in load(tally) if wanted(patterns, "vm/" + _name(t)))
-    try:
-        for _, tests in chosen:
-            began, before = time.monotonic(), len(tally.cases)
-            watch = Watch(tally)
-            unittest.TestSuite(tests).run(watch)
-            pool.close()
-            watch.finish()
-            modules = ", ".join(sorted({type(t).__module__ for t in tests}))
-            say(f"{modules}: {len(tally.cases) - before} tests ({time.monotonic() - began:.1f} s)")
-    finally:
-        pool.close()
+    chosen = classes(t for t in load(tally) if wanted(patterns, "vm/" + _name(t)))
+    share_out(tally, Queue(chosen), WORKERS)
     if pool.boots:
         say(f"{pool.boots} guests booted, {pool.restarts} of them started again")
     tally.close("vm", start)
