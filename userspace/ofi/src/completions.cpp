@@ -22,7 +22,7 @@ weft_ofi::Operations::iterator weft_ofi::of_context(void* context) {
 
 void weft_ofi::retire(Operations::iterator operation, Operations& from) {
   const Request& r = operation->request;
-  if (--r.mr->in_flight == 0 && r.mr->ending) regions_.erase(r.mr);
+  --r.mr->in_flight;
   if (r.peer != WEFT_OFI_ANY) --peers_[r.peer].in_flight;
   Operations& free = r.op == WEFT_OFI_RECV ? free_receives_ : free_;
   free.splice(free.begin(), from, operation);

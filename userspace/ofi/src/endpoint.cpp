@@ -306,12 +306,9 @@ int weft_ofi::register_dmabuf(int fd, std::uint64_t offset, std::size_t bytes, s
 
 int weft_ofi::deregister(weft_ofi_mr* mr) {
   std::lock_guard guard(lock_);
-  if (mr->in_flight == 0) {
-    regions_.erase(mr);
-    return 0;
-  }
-  mr->ending = true;
-  return fail(EBUSY, "%u operations use the region: it ends with the last of them", mr->in_flight);
+  if (mr->in_flight != 0) return fail(EBUSY, "%u operations use the region", mr->in_flight);
+  regions_.erase(mr);
+  return 0;
 }
 
 // ---- operations ----------------------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ struct weft_ofi_mr {
   bool dmabuf = false;
   bool remote = false;
   std::uint32_t in_flight = 0;
-  bool ending = false;  // goes with its last operation
   std::uint64_t remote_base() const;  // what peers call its first byte
 };
 

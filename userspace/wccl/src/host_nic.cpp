@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <mutex>
 
 #include "bootstrap.hpp"
 #include "device_objects.hpp"
@@ -148,10 +148,13 @@ int HostNic::add(const mr::Object& object, mr::Range range, void** region) {
   return error;
 }
 
-// A region that a transfer past its time-out still uses ends with that transfer; the DMA-BUF keeps the memory until
-// then.
+// A region that a transfer past its time-out still uses is tried again with the next one; until then the DMA-BUF keeps
+// the memory.
 void HostNic::remove(void* region) {
-  if (!closed_) api_->deregister(static_cast<weft_ofi_mr*>(region));
+  if (closed_) return;
+  const std::lock_guard guard(leaving_mutex_);
+  leaving_.push_back(static_cast<weft_ofi_mr*>(region));
+  std::erase_if(leaving_, [this](weft_ofi_mr* one) { return api_->deregister(one) != -EBUSY; });
 }
 
 weft_ofi_mr* HostNic::register_hbm(weft_mem* mem) {

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rendezvous.hpp"
 #include "weft/mrcache.hpp"
@@ -70,6 +72,8 @@ class HostNic final : private mr::Registrar {
   weft_ofi* endpoint_ = nullptr;
   weft_ofi_info info_{};
   std::atomic<bool> closed_{false};
+  std::mutex leaving_mutex_;
+  std::vector<weft_ofi_mr*> leaving_;  // not registered any more, as far as we are concerned
   std::optional<mr::Cache> cache_;
 };
 

@@ -128,10 +128,7 @@ struct weft_ofi_api {
 	 */
 	int (*register_dmabuf)(struct weft_ofi *ofi, int fd, uint64_t offset, size_t bytes, uint64_t va, unsigned flags,
 			       struct weft_ofi_mr **out);
-	/**
-	 * The handle is gone after it. -EBUSY: operations with it are in flight; the registration ends with the last
-	 * of them, or with close(), and until then the NIC may use the memory.
-	 */
+	/** -EBUSY: operations with it are in flight; it stays until this call succeeds, or until close(). */
 	int (*deregister)(struct weft_ofi_mr *mr);
 	/** What a peer needs for write and read: address of the first byte, and key. */
 	int (*remote)(struct weft_ofi_mr *mr, uint64_t *address, uint64_t *key);
