@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from unittest import mock
 from xml.etree import ElementTree
 
 from weftvm import __main__ as launcher
-from weftvm import check, cluster, console, paths, report
+from weftvm import check, cluster, console, paths, report, vmtier
 from weftvm.case import NodeTest, build_module
 from weftvm.node import Result
 from weftvm.tally import Tally
@@ -215,6 +216,48 @@ class OneNode(NodeTest):
             code, status, _, _ = self.end("sh", "-c", "echo c >/proc/sysrq-trigger; sleep 60")
         self.assertEqual((code, status), (255, "panic"))
         self.cluster.dirty = "it panicked"
+
+
+class SideBySide(unittest.TestCase):
+    """Classes of tests on several workers."""
+
+    def test_order(self):
+        """First what the worker has nodes for, then nodes that nobody has, those that most tests want before others."""
+        a, b = cluster.Options(nodes=1), cluster.Options(nodes=2)
+        queue = vmtier.Queue([(a, "."), (b, "..."), (a, "."), (None, "."), (b, "..")])
+        self.assertEqual(queue.take(a, []), 0)
+        self.assertEqual(queue.take(None, [a]), 3, "it has no nodes and needs none")
+        self.assertEqual(queue.take(None, [a]), 1)
+        self.assertEqual(queue.take(None, [a, b]), 4, "nothing else: nodes like these once more")
+        self.assertEqual(queue.take(b, [a]), 2)
+        self.assertIsNone(queue.take(b, []))
+
+    def test_all_are_counted(self):
+        """Also when a worker dies with its test: that one has failed, and the others go on elsewhere."""
+        class Good(unittest.TestCase):
+            def test_pass(self):
+                pass
+
+            def test_fail(self):
+                self.fail("as asked")
+
+        class Deadly(unittest.TestCase):
+            def test_dies(self):
+                os._exit(7)
+
+        tally = Tally(quiet=True)
+        queue = vmtier.Queue([(None, [Deadly("test_dies")]), (None, [Good("test_pass"), Good("test_fail")])])
+        with mock.patch.object(vmtier, "say"):
+            vmtier.share_out(tally, queue, 2)
+        seen = {name.rpartition(".")[2]: (verdict, text) for _, name, _, verdict, text in tally.cases}
+        self.assertEqual({name: verdict for name, (verdict, _) in seen.items()},
+                         {"test_dies": "failed", "test_pass": "passed", "test_fail": "failed"})
+        self.assertIn("as asked", seen["test_fail"][1])
+        self.assertIn("code 7", seen["test_dies"][1])
+        with mock.patch.object(vmtier, "say"):
+            tally, queue = Tally(quiet=True), vmtier.Queue([(None, [Deadly("test_dies")]), (None, [Good("test_pass")])])
+            vmtier.share_out(tally, queue, 1)
+        self.assertEqual([verdict for *_, verdict, _ in tally.cases], ["failed", "failed"], "none is forgotten")
 
 
 class WholeRun(unittest.TestCase):
