@@ -152,7 +152,7 @@ class Cluster:
         for node in nodes:
             if not node.reached_init() and time.monotonic() < deadline:
                 self._say(f"node {node.rank} did not reach its init in {LATE_INIT} s and is started again; "
-                          f"why may be in {self._evidence(node)}")
+                          f"why may be in {self.evidence(node)}")
                 node.kill()
                 node.restarts += 1
                 self._boot(node)
@@ -160,10 +160,11 @@ class Cluster:
             try:
                 node.wait_ready(deadline)
             except TimeoutError as e:
-                raise TimeoutError(f"{e}; why may be in {self._evidence(node)}") from None
+                raise TimeoutError(f"{e}; why may be in {self.evidence(node)}") from None
 
     @staticmethod
-    def _evidence(node):
+    def evidence(node):
+        """Keep what tells why a node stands still; returns the folder."""
         kept = paths.BUILD / "hung" / f"{time.strftime('%m%d-%H%M%S')}-{os.getpid()}"
         node.evidence(kept)
         return kept.relative_to(paths.TOP)

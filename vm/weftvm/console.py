@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 # The kernel stamps its lines (printk.time=1, Cluster sees to it). A program may have written the start of the line.
 _STAMP = re.compile(r"\[\s*\d+\.\d{6}\](?:\[\s*[TC]\d+\])?\s?")
+_STILL = "|".join([r"INFO: task .* blocked for more than", r"rcu.*detected (?:expedited )?stalls?",
+                   r"rcu.*kthread (?:starved|timer wakeup didn't)", r"soft lockup", r"hard LOCKUP"])
 # An out-of-tree module's taint notes ("loading out-of-tree module taints kernel") match nothing here.
 _BAD = re.compile("|".join([
     # any report
@@ -19,9 +21,7 @@ _BAD = re.compile("|".join([
     r"sleeping function called from invalid context", r"-> \w+-unsafe lock order", r"trying to register non-static key",
     r"bad unlock balance", r"Invalid wait context", r"held lock freed", r"lock held when returning to user space",
     # what stands still
-    r"INFO: task .* blocked for more than", r"rcu.*detected (?:expedited )?stalls?",
-    r"rcu.*kthread (?:starved|timer wakeup didn't)", r"soft lockup", r"hard LOCKUP", r"irq \d+: nobody cared",
-    r"unregister_netdevice: waiting for",
+    _STILL, r"irq \d+: nobody cared", r"unregister_netdevice: waiting for",
     # memory
     r"page allocation failure", r"Out of memory(?: and no killable|: Killed)",
     # the IOMMU and the bus
@@ -31,6 +31,7 @@ _BAD = re.compile("|".join([
 # A line without a stamp is the kernel's when it begins as only the kernel's do.
 _BARE = re.compile(r"BUG: |Oops: |WARNING: (?:CPU: |possible |inconsistent |suspicious |bad |held |lock )|"
                    r"Kernel panic - |general protection fault[,:]|Unable to handle kernel |INFO: task .* blocked for ")
+STILL = re.compile(_STILL)  # a CPU, a timer or a task gets no further
 PANIC = re.compile(r"Kernel panic - not syncing")
 _TRACE = re.compile(r"\bCall Trace:")  # counts where none of the above came shortly before it, allowed or not
 REPORT = 60  # lines that a report takes at most until its trace

@@ -321,6 +321,8 @@ class Node:
                 except (OSError, RuntimeError) as e:
                     answer = str(e)
                 said.append(f"=== {execute or line}\n" + (answer if isinstance(answer, str) else json.dumps(answer)))
+        if self.alive() and self.hello.is_set():  # it may still serve
+            said.append("=== in the guest\n" + self.run("cat /proc/interrupts /proc/timer_list", 20).out)
         (folder / f"node{self.rank}.qemu").write_text("\n".join(said).replace("\r", ""))
 
     def panicked(self):

@@ -16,7 +16,7 @@ import unittest
 
 from . import console, paths
 from .case import NodeTest, pool, say
-from .cluster import LATE, Options, made
+from .cluster import LATE, Cluster, Options, made
 from .tally import wanted
 
 TEST_LIMIT = 300  # seconds that a test may take
@@ -70,6 +70,8 @@ class Watch(unittest.TestResult):
             self._named.update(said)
             if said:
                 text = "the kernel complained: " + "; ".join(map(str, said[:4])) + "\n" + console.shown(said)
+                for node in {c.node for c in said if console.STILL.search(c.line) and c.node.alive()}:
+                    text += f"\nwhy may be in {Cluster.evidence(node)}"
                 bad = [r for r in entry.results if r[1] == "failed"]
                 entry.results = [(*r[:2], r[2] + "\n" + text) for r in bad] or [(entry.test, "failed", text)]
                 _soil(entry.test)
