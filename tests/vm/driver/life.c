@@ -105,10 +105,17 @@ static void bus_error(int number) { siglongjmp(on_bus_error, number); }
 /* Reads HBM: the value, or -1 when the mapping was revoked. */
 static int peek(const volatile uint8_t* at) { return sigsetjmp(on_bus_error, 1) ? -1 : *at; }
 
+static size_t shadow_values(const struct device* device) {
+  size_t count = 0;
+  for (uint32_t i = 0; i < WEFT_SYNCS_PER_CONTEXT; ++i) count += device->shadow[i] != 0;
+  return count;
+}
+
 /* Once the device is gone its maps show nothing that could be taken for progress, whatever is written where. */
 static void no_progress(struct load* load) {
-  const int64_t end = now_ns() + 30 * SECOND; /* the maps go a moment after users are told */
-  while (load->busy.head->state != WEFT_QUEUE_HALTED && now_ns() < end) usleep(1000);
+  const int64_t end = now_ns() + 30 * SECOND; /* the maps go one after the other, a moment after users are told */
+  while ((load->busy.head->state != WEFT_QUEUE_HALTED || shadow_values(&load->device) != 0) && now_ns() < end)
+    usleep(1000);
   struct queue* queue[] = {&load->busy, &load->waiting};
   for (uint32_t i = 0; i < WEFT_DOORBELL_PAGE / 8; ++i) load->device.doorbell[i] = UINT64_MAX;
   for (uint32_t i = 0; i < load->busy.entries; ++i) memset(&load->busy.slot[i], 0xff, sizeof(struct weft_cmd));
@@ -118,9 +125,7 @@ static void no_progress(struct load* load) {
     CHECK_EQ(queue[i]->head->fetched, 0);
     CHECK_EQ(queue[i]->head->completed, 0);
   }
-  size_t wrong = 0;
-  for (uint32_t i = 0; i < WEFT_SYNCS_PER_CONTEXT; ++i) wrong += load->device.shadow[i] != 0;
-  CHECK_EQ(wrong, 0);
+  CHECK_EQ(shadow_values(&load->device), 0);
 }
 
 /*
