@@ -12,7 +12,7 @@ from weftvm import paths
 from weftvm.case import NodeTest
 
 ASK = f"{paths.BIN}/weft-lifetimes ask "
-BYTES = 1 << 20
+BYTES = 256 << 10
 LIMIT = 60  # seconds for what must not hang; NICs give a silent peer up after 5 s, the wrapper a transfer after 15 s
 
 
@@ -88,7 +88,7 @@ class Lifetimes(NodeTest):
         self.ask(0, "add a")
         self.target = self.ask(1, "add a")
         self.ask(0, f"stream a {BYTES} {self.ask(1, 'address')} {self.target} {keep}")
-        return self.until(lambda completed, *_: completed > 8)
+        return self.until(lambda completed, *_: completed > 4)
 
     def works(self):
         """New programs on both nodes carry the right bytes."""
@@ -122,13 +122,13 @@ class Lifetimes(NodeTest):
         va = self.target.split()[0]
         for name in "bcd":
             self.assertNotEqual(self.ask(1, f"alloc {name} {BYTES}"), va)
-        self.others_stay("bcd", 16)
+        self.others_stay("bcd", 8)
         self.assertEqual(self.status(0)[1], 0)
 
         self.ask(1, "remove a")
         self.until(lambda _, failed, *rest: failed > 0)
         self.assertEqual(self.ask(1, f"alloc e {BYTES}"), va, "the range is free again, and the best fit")
-        self.others_stay("bcde", 16)
+        self.others_stay("bcde", 8)
         done = self.status(0)
         self.assertRegex(done[3], r"(?i)remote|address|key|peer|abort")
         self.ask(0, "stop")
@@ -141,7 +141,7 @@ class Lifetimes(NodeTest):
         self.ask(0, f"alloc b {BYTES}")
         self.ask(0, "seed b 2")
         done = self.status(0)
-        self.until(lambda completed, *_: completed > done[0] + 16)
+        self.until(lambda completed, *_: completed > done[0] + 8)
         self.assertRegex(self.ask(0, "stop"), r"failed=0 in_flight=0")
         self.ask(1, "holds a 1")
         self.ask(0, "remove a")
@@ -163,7 +163,7 @@ class Lifetimes(NodeTest):
         self.start(1)
         va = self.ask(1, f"alloc b {BYTES}")
         self.assertEqual(va, self.target.split()[0], "its memory is free again")
-        self.others_stay("b", 16)
+        self.others_stay("b", 8)
         self.assertRegex(self.ask(0, "stop"), r"in_flight=0")
         self.works()
 
@@ -194,7 +194,7 @@ class Lifetimes(NodeTest):
         time.sleep(1)
         self.on(node, "[ ! -e /tmp/unbound ]")
         done = self.status(0)
-        self.until(lambda completed, *_: completed > done[0] + 8)
+        self.until(lambda completed, *_: completed > done[0] + 4)
         self.kill(node)
         self.on(node, "until [ -e /tmp/unbound ]; do sleep 0.1; done; rm /tmp/unbound")
         self.assertIn("used 0 by 0", self.on(node, "cat /sys/kernel/debug/accel/*:*/weft_hbm"))
@@ -207,7 +207,7 @@ class Lifetimes(NodeTest):
         """A NIC says once, to requests under way, that the peer's former life is over; then it reaches the new one."""
         self.bind_nic(1, self.unbind_nic(1))
         done = self.status(0)
-        self.until(lambda _, failed, *rest: failed > done[1] + 8)
+        self.until(lambda _, failed, *rest: failed > done[1] + 4)
         self.assertRegex(self.ask(0, "stop"), r"in_flight=0")
         self.works()
 
@@ -224,7 +224,7 @@ class Lifetimes(NodeTest):
         self.assertRegex(self.refused(node, f"alloc b {BYTES}"), "Input/output error")
         self.assertRegex(self.refused(node, "seed a 9"), "Input/output error")
         done = self.status(0)
-        self.until(lambda completed, failed, *_: completed + failed > done[0] + done[1] + 8)
+        self.until(lambda completed, failed, *_: completed + failed > done[0] + done[1] + 4)
         used = self.on(node, "cat /sys/kernel/debug/accel/*:*/weft_hbm")
         self.assertIn(f"used {BYTES} by 1", used)
         self.assertRegex(self.ask(0, "stop"), r"in_flight=0")
@@ -243,10 +243,10 @@ class Lifetimes(NodeTest):
         self.kill(1)
         self.on(1, f"echo {bdf} >/sys/bus/pci/drivers/efa/unbind; echo 1 >/sys/bus/pci/devices/{bdf}/reset")
         self.bind_nic(1, bdf)
-        self.until(lambda _, failed, *rest: failed > 8)
+        self.until(lambda _, failed, *rest: failed > 4)
         self.start(1)
         self.ask(1, f"alloc b {BYTES}")
         self.ask(1, "add b")
-        self.others_stay("b", 16)
+        self.others_stay("b", 8)
         self.assertRegex(self.ask(0, "stop"), r"in_flight=0")
         self.works()

@@ -46,7 +46,7 @@ int serve() {
   }
   for (; !owner->finished(); owner->progress()) {
     pollfd ready{listener, POLLIN, 0};
-    if (poll(&ready, 1, 5) <= 0) continue;
+    if (poll(&ready, 1, 10) <= 0) continue;
     const int client = accept(listener, nullptr, nullptr);
     if (client < 0) continue;
     std::string said;
