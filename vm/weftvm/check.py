@@ -4,10 +4,9 @@
     check [PATTERN...]           only tests whose name (tier/module.test) contains one of the patterns
     check --known [PATTERN...]   runs nothing; fails when a pattern selects nothing, as far as that is known without a build
 
-unit and sim are CTest's, in build/asan and build/tsan. The vm tier is tests/vm/test_*.py (weftvm.vmtier).
+The asan and tsan tiers are unit and sim tests (weftvm.ctests), the vm tier is tests/vm/test_*.py (weftvm.vmtier).
 """
 import concurrent.futures
-import json
 import os
 import re
 import subprocess
@@ -15,79 +14,10 @@ import sys
 import time
 
 from . import accel, paths, report, vmtier
-from .tally import Tally, concerned, wanted
+from .ctests import ctest
+from .tally import Tally, wanted
 
 TIERS = ("style", "asan", "tsan", "vm")
-SLOW = 15  # a line now and then, so that a quiet terminal is known to be alive
-
-
-# ---- unit and sim
-
-def labels(test):
-    """CTest's labels of a test."""
-    return next((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
-
-
-def ctest(tally, patterns, tier, label=""):
-    """The tests of a tree of the build, or those with the label."""
-    if not concerned(patterns, tier):
-        return
-    tree = paths.BUILD / tier
-    start = time.monotonic()
-    folder = paths.TOP / "tests"
-    env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1",
-               UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
-               TSAN_OPTIONS=f"halt_on_error=1:second_deadlock_stack=1:suppressions={folder}/tsan.supp",
-               LSAN_OPTIONS=f"suppressions={folder}/lsan.supp:print_suppressions=0", GTEST_COLOR="no")
-    listing = subprocess.run(["ctest", "--test-dir", str(tree), "--show-only=json-v1"], capture_output=True, text=True, env=env)
-    if listing.returncode:
-        tally.add(tier, "ctest", 0, "failed", listing.stdout + listing.stderr)
-        tally.close(tier, start)
-        return
-    tests = json.loads(listing.stdout)["tests"]
-    chosen = [i for i, t in enumerate(tests, 1) if wanted(patterns, f"{tier}/{t['name']}") and (not label or label in labels(t))]
-    if not chosen:
-        if not patterns:
-            tally.add(tier, "ctest", 0, "failed", f"no test in {tree}")
-        tally.close(tier, start)
-        return
-    which = [] if len(chosen) == len(tests) else ["-I", "0,0,0," + ",".join(map(str, chosen))]
-    xml = paths.BUILD / "junit" / f"{tier}.ctest.xml"
-    xml.unlink(missing_ok=True)
-    cmd = ["ctest", "--test-dir", str(tree), "-j", str(os.cpu_count()), "--output-on-failure", "--timeout", "300",
-           "--output-junit", str(xml)] + which
-    p = subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env)
-    said, seen, output = time.monotonic(), 0, []
-    for line in p.stdout:
-        output.append(line)
-        if re.match(r"\s*\d+/\d+ Test", line):
-            seen += 1
-        if time.monotonic() - said > SLOW:
-            said = time.monotonic()
-            print(f"weft:   {tier}: {seen} of {len(chosen)}", flush=True)
-    p.wait()
-    try:
-        from xml.etree import ElementTree
-        cases = ElementTree.parse(xml).getroot().findall("testcase")
-    except (OSError, ElementTree.ParseError):
-        tally.add(tier, "ctest", 0, "failed", "".join(output))
-        cases = []
-    for case in cases:
-        text = (case.findtext("system-out") or "")
-        status = case.get("status")
-        reason = ""
-        skip = case.find("skipped")
-        if status == "run":
-            verdict = "passed"
-        elif status in ("notrun", "disabled") or skip is not None:
-            m = re.search(r"Skipped\n(.*)", text) or re.search(r"SKIP\w*[:\s]+(.*)", text)
-            verdict, reason = "skipped", (m.group(1) if m else "" if skip is None else skip.get("message", ""))
-            if "not find" in (reason or "") or "Unable to find" in reason or reason.startswith("NOT_RUN"):
-                verdict = "failed"  # its program was not built
-        else:
-            verdict = "failed"
-        tally.add(tier, case.get("name"), float(case.get("time") or 0), verdict, reason or text)
-    tally.close(tier, start)
 
 
 # ---- style
