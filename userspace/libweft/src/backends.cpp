@@ -23,13 +23,27 @@ bool is_path(const std::string& name) {
 // left out.
 const char* missing(const weft_backend& table) {
   const std::pair<bool, const char*> calls[] = {
-      {table.count, "count"},           {table.open, "open"},           {table.close, "close"},
-      {table.info, "info"},             {table.counters, "counters"},   {table.sensors, "sensors"},
-      {table.port, "port"},             {table.log, "log"},             {table.mem_alloc, "mem_alloc"},
-      {table.mem_register, "mem_register"}, {table.mem_free, "mem_free"}, {table.mem_map, "mem_map"},
-      {table.mem_unmap, "mem_unmap"},   {table.sync_alloc, "sync_alloc"}, {table.sync_free, "sync_free"},
-      {table.sync_value, "sync_value"}, {table.sync_signal, "sync_signal"}, {table.sync_wait, "sync_wait"},
-      {table.queue_create, "queue_create"}, {table.queue_destroy, "queue_destroy"}, {table.queue_ring, "queue_ring"},
+      {table.count, "count"},
+      {table.open, "open"},
+      {table.close, "close"},
+      {table.info, "info"},
+      {table.counters, "counters"},
+      {table.sensors, "sensors"},
+      {table.port, "port"},
+      {table.log, "log"},
+      {table.mem_alloc, "mem_alloc"},
+      {table.mem_register, "mem_register"},
+      {table.mem_free, "mem_free"},
+      {table.mem_map, "mem_map"},
+      {table.mem_unmap, "mem_unmap"},
+      {table.sync_alloc, "sync_alloc"},
+      {table.sync_free, "sync_free"},
+      {table.sync_value, "sync_value"},
+      {table.sync_signal, "sync_signal"},
+      {table.sync_wait, "sync_wait"},
+      {table.queue_create, "queue_create"},
+      {table.queue_destroy, "queue_destroy"},
+      {table.queue_ring, "queue_ring"},
   };
   for (const auto& [there, name] : calls)
     if (!there) return name;

@@ -70,9 +70,8 @@ uint32_t weft_queue_space(const weft_queue* queue) {
 
 int weft_queue_submit(weft_queue* queue, const void* slot, uint32_t slots) {
   if (slots == 0) return fail(EINVAL, "weft_queue_submit: no slots");
-  return guarded("weft_queue_submit", [&] {
-    return weft::front::submit(*queue, {{static_cast<const weft_cmd*>(slot), slots}});
-  });
+  return guarded("weft_queue_submit",
+                 [&] { return weft::front::submit(*queue, {{static_cast<const weft_cmd*>(slot), slots}}); });
 }
 
 namespace weft::front {

@@ -16,7 +16,7 @@ using weft::front::key_of;
 
 namespace {
 
-constexpr std::size_t kPiece = 1u << 30;     // a command's length has 32 bits
+constexpr std::size_t kPiece = 1u << 30;      // a command's length has 32 bits
 constexpr std::size_t kEventsOfACommand = 3;  // with an extension
 
 weft_cmd command(weft_cmd_op op) {
@@ -182,9 +182,8 @@ uint32_t weft_stream_number(const weft_stream* stream) { return stream->number()
 
 int weft_stream_submit(weft_stream* stream, const void* slot, uint32_t slots, weft_sync_event* event) {
   if (slots == 0) return fail(EINVAL, "weft_stream_submit: no command");
-  return guarded("weft_stream_submit", [&] {
-    return stream->submit({static_cast<const weft_cmd*>(slot), slots}, event);
-  });
+  return guarded("weft_stream_submit",
+                 [&] { return stream->submit({static_cast<const weft_cmd*>(slot), slots}, event); });
 }
 
 int weft_stream_wait(weft_stream* stream, const weft_sync_event* event, uint32_t events) {

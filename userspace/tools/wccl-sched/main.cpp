@@ -85,8 +85,8 @@ int run_show(const Choice& choice, const std::vector<std::uint32_t>& only) {
   return 0;
 }
 
-int run_time(const Choice& choice, const std::string& profile_name, const model::Request& request, const std::string& json_file,
-             const std::string& command_line) {
+int run_time(const Choice& choice, const std::string& profile_name, const model::Request& request,
+             const std::string& json_file, const std::string& command_line) {
   weft::tools::Output out(json_file);
   nlohmann::ordered_json row;
   const auto source = choice.make();

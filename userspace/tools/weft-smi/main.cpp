@@ -25,7 +25,7 @@ using View = std::function<std::vector<Row>(const Device&)>;
 
 struct Arguments {
   std::string device;
-  std::string json;     // file, "-" or ""
+  std::string json;  // file, "-" or ""
   bool zeros = false;
   unsigned watch = 0;   // seconds, 0: once
   std::string command;  // line
@@ -78,7 +78,8 @@ int main(int argc, char** argv) {
   app.add_option("-d,--device", arguments.device,
                  "kernel[:N], sim[:N], null or PATH.so[:ARGUMENT]; a backend alone means all its devices "
                  "(default: $WEFT_DEVICE, else kernel)");
-  app.add_option("-J,--json", arguments.json, "write JSON to this file, - for standard output: {schema, command, accel, rows}");
+  app.add_option("-J,--json", arguments.json,
+                 "write JSON to this file, - for standard output: {schema, command, accel, rows}");
   app.set_version_flag("--version", weft::tools::version("weft-smi"));
   app.add_option("-w,--watch", arguments.watch, "Again every N seconds, until interrupted")
       ->check(CLI::Range(1, 86400));

@@ -63,7 +63,8 @@ Profile parse_profile(const std::string& text) {
          for (const auto& item : value) {
            Published& one = p.published.emplace_back();
            double bytes = 0;
-           for (const auto& [name, field] : {std::pair<const char*, double*>{"bytes", &bytes}, {"low", &one.low}, {"high", &one.high}})
+           for (const auto& [name, field] :
+                {std::pair<const char*, double*>{"bytes", &bytes}, {"low", &one.low}, {"high", &one.high}})
              positive(*field, false)(key + "." + name, item.value(name, nlohmann::json()));
            string(one.text)(key + ".text", item.value("text", nlohmann::json()));
            one.bytes = static_cast<std::uint64_t>(bytes);

@@ -157,8 +157,10 @@ class Checker {
       report_.message_chunks += send.op.chunks;
       const bool data = send.op.chunks != 0;
       const bool same_part = !data || send.op.src_chunk % shape_.parts == receive.op.dst_chunk % shape_.parts;
-      const bool same_unit = !data || !(shape_.flags & WCCL_SCHED_VCOUNTS) || unit(m.source, send) == unit(m.destination, receive);
-      const bool same_link = send.op.link == receive.op.link && (!before || !before->same_flow(m) || link == send.op.link);
+      const bool same_unit =
+          !data || !(shape_.flags & WCCL_SCHED_VCOUNTS) || unit(m.source, send) == unit(m.destination, receive);
+      const bool same_link =
+          send.op.link == receive.op.link && (!before || !before->same_flow(m) || link == send.op.link);
       before = &m;
       link = send.op.link;
       if (send.op.chunks != receive.op.chunks || !same_part || !same_unit || !same_link) {

@@ -435,9 +435,8 @@ constexpr weft_backend kTable = {
                       std::uint32_t add) { return of(device).sync_signal(sync, add); },
     .sync_wait =
         [](void* device, const weft_sync_event* event, std::uint32_t events, std::int64_t timeout_ns,
-           const weft_wait_scope* scope, std::uint32_t* any, weft_failure* failure) {
-          return of(device).sync_wait(event, events, timeout_ns, scope, any, failure);
-        },
+           const weft_wait_scope* scope, std::uint32_t* any,
+           weft_failure* failure) { return of(device).sync_wait(event, events, timeout_ns, scope, any, failure); },
     .queue_create = [](void* device, std::uint32_t entries, unsigned,
                        weft_backend_queue* out) { return of(device).queue_create(entries, out); },
     .queue_destroy = [](void* device, weft_backend_queue* queue) { of(device).queue_destroy(queue); },
