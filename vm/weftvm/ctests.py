@@ -46,7 +46,8 @@ class Case:
         self.program, *words = test.get("command") or ["", ""]
         self.folder = properties(test).get("WORKING_DIRECTORY", ".")
         parts = [word[len(FILTER):] for word in words if word.startswith(FILTER)]
-        self.part = parts[0] if len(parts) == 1 and "ENVIRONMENT" not in properties(test) else None
+        alone_ = "ENVIRONMENT" in properties(test) or "alone" in properties(test).get("LABELS", [])
+        self.part = parts[0] if len(parts) == 1 and not alone_ else None
 
 
 class Progress:
