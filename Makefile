@@ -37,6 +37,7 @@ check:
 	@vm/setup peer check >/dev/null
 	@[ -z '$(TESTS)' ] || vm/weft-vm check --known $(TESTS)
 	@vm/build check $(TESTS)
+	@[ -n '$(TESTS)' ] || vm/plain
 	@exec vm/weft-vm check $(TESTS)
 
 style:

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# root.sh [--refresh] [STAGE...]: find, or build, the Debian 13 root and add the given stages (vm/root/STAGE.list) to
+# root.sh [--refresh|--plain] [STAGE...]: find, or build, the Debian 13 root and add the given stages (vm/root/STAGE.list) to
 # it in place. Prints the root's path on stdout, progress on stderr.
 #
 # The root lies in the cache under a hash of its recipe and the time it was made; the newest finished one is used.
 # --refresh makes a new one from today's archives (security updates) and removes those that nobody is in.
+# --plain finds or builds a Debian 12 with what the README asks of an ordinary machine, and ccache.
 # ROOT=/ takes the running system instead: a Debian 13 with the same packages (vm/root/core.list).
 # WEFT_MIRROR, WEFT_SECURITY: bases of the archives, else those of this machine's own apt.
 set -eu
@@ -12,10 +13,20 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../lib.sh"
 suite=trixie arch=amd64
 
-refresh=
-[ "${1:-}" = --refresh ] && { refresh=1; shift; }
+refresh= kind=root what='Debian 13' size='600 MB of packages, 1 to 2 minutes'
+case ${1:-} in
+--refresh) refresh=1; shift;;
+--plain) kind=plain suite=bookworm what='Debian 12' size='250 MB of packages, a minute'; shift;;
+esac
 
-packages() { sed 's/#.*//' "$here/$1.list" | tr -s ' \t\n' '\n' | grep . ; }
+packages() {
+    case $kind-$1 in
+    plain-core) # the list between the back quotes of the README's first section, and ccache
+        echo ccache
+        tr '\n' ' ' <"$here/../../README.md" | grep -o '`g++ cmake [^`]*`' | tr -d '`' | tr -s ' ' '\n' | grep . ;;
+    *) sed 's/#.*//' "$here/$1.list" | tr -s ' \t\n' '\n' | grep . ;;
+    esac
+}
 for s in "$@"; do [ -r "$here/$s.list" ] || die "no such stage: $s"; done
 
 apt_install() { # $missing, on this machine
@@ -48,10 +59,11 @@ if [ "${ROOT:-}" = / ]; then
     exit 0
 fi
 
-key=$(cat "$here/core.list" "$here/hook.sh" | { cat; echo "$suite $arch 1"; } | sha256sum | cut -c1-12)
+recipe() { if [ $kind = plain ]; then packages core; else cat "$here/core.list" "$here/hook.sh"; fi; }
+key=$(recipe | { cat; echo "$suite $arch 1"; } | sha256sum | cut -c1-12)
 
 newest() { # the newest finished root, or nothing
-    set -- "$cache/root-$key"-*/etc/weft-root
+    set -- "$cache/$kind-$key"-*/etc/weft-root
     while [ $# -gt 1 ]; do shift; done
     [ -e "$1" ] && echo "${1%/etc/weft-root}"
 }
@@ -141,11 +153,13 @@ deb-src [signed-by=$keyring] $mirror $s main"; done
 deb [signed-by=$keyring] $security $suite-security main
 deb-src [signed-by=$keyring] $security $suite-security main"
     fi
-    root=$cache/root-$key-$(date +%Y%m%d%H%M%S)
+    root=$cache/$kind-$key-$(date +%Y%m%d%H%M%S)
     part=$cache/part-${root##*/} log=$cache/root.log
-    for p in "$cache"/part-root-*; do [ ! -e "$p" ] || { say "removing a broken-off root"; remove "$p"; }; done
-    say "building the Debian 13 root (about 600 MB of packages, 1 to 2 minutes; log: $log)"
+    for p in "$cache/part-$kind"-*; do [ ! -e "$p" ] || { say "removing a broken-off root"; remove "$p"; }; done
+    say "building the $what root (about $size; log: $log)"
     t=$(now)
+    finish="$here/hook.sh finish \"\$1\""
+    [ $kind = root ] || finish='date >"$1/etc/weft-root"'
     set -- mmdebstrap --variant=apt --architectures=$arch --keyring="$keyring" --mode=root \
         --include="$(packages core | paste -sd,)" \
         --aptopt='Acquire::Languages "none"' \
@@ -153,7 +167,7 @@ deb-src [signed-by=$keyring] $security $suite-security main"
         --aptopt='Acquire::Retries "3"' ${proxy:+--aptopt="Acquire::http::Proxy \"$proxy\""} \
         --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io \
         --essential-hook="$here/hook.sh excludes \"\$1\"" \
-        --customize-hook="$here/hook.sh finish \"\$1\"" \
+        --customize-hook="$finish" \
         $suite "$part" ${mirror:+-}
     # What mmdebstrap starts and mounts ends with namespaces of our own; an ordinary user is root in them.
     # shellcheck disable=SC2046
