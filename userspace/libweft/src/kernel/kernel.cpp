@@ -232,7 +232,10 @@ int query(Device& device, std::uint32_t topic, std::uint32_t index, void* data, 
 
 template <std::size_t To, std::size_t From>
 void copy_text(char (&to)[To], const std::uint8_t (&from)[From]) {
-  std::snprintf(to, To, "%.*s", static_cast<int>(From), reinterpret_cast<const char*>(from));
+  const char* text = reinterpret_cast<const char*>(from);
+  const std::size_t bytes = strnlen(text, std::min(From, To - 1));
+  std::memcpy(to, text, bytes);
+  to[bytes] = 0;
 }
 
 int info(void* handle, struct weft_device_info* info) {
