@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from . import accel, paths, report, vmtier
+from . import accel, mutants, paths, report, vmtier
 from .ctests import ctest
 from .tally import Tally, wanted
 
@@ -136,6 +136,22 @@ def unknown(patterns):
             and not any(tier.endswith(p.partition("/")[0]) for tier in TIERS if tier != "vm")]
 
 
+def planted(tally, names):
+    """Each planted defect still applies, and its test is one of those that ran."""
+    start, wrong = time.monotonic(), []
+    for path in sorted(mutants.PATCHES.glob("*.patch")):
+        try:
+            patch = mutants.Patch(path)
+            patch.apply(paths.TOP, ["--dry-run"])
+            if not any(patch.test in name for name in names):
+                wrong.append(f"{patch.name}: no test is called {patch.test}")
+        except (ValueError, mutants.Bad) as e:
+            wrong.append(f"{path.stem}: {e}")
+    tally.add("mutants", "apply_and_name_a_test", time.monotonic() - start, "failed" if wrong else "passed",
+              "\n".join(wrong))
+    tally.close("mutants", start)
+
+
 def main(patterns):
     start = time.monotonic()
     only_look = patterns[:1] == ["--known"]
@@ -153,13 +169,15 @@ def main(patterns):
     ctest(tally, patterns, "asan")
     ctest(tally, patterns, "tsan", "threads")
     vmtier.vm(tally, patterns)
+    names = [f"{c[0]}/{c[1]}" for c in tally.cases] + [f"vm/{name}" for name in vmtier.names()]
+    if not patterns:
+        planted(tally, names)
     report.write_json(str(paths.BUILD / "check.json"), "check", which, [
         {"tier": tier, "name": name, "seconds": round(seconds, 3), "verdict": verdict}
         for tier, name, seconds, verdict, _ in tally.cases], restarts=vmtier.pool.restarts)
     failed = [f"{c[0]}/{c[1]}" for c in tally.cases if c[3] == "failed"]
     if failed:
         print("weft: failed: " + " ".join(failed))
-    names = [f"{c[0]}/{c[1]}" for c in tally.cases] + [f"vm/{name}" for name in vmtier.names()]
     for p in patterns:
         if not any(p in name for name in names):
             print(f"weft: no test's name contains {p}")

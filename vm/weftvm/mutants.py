@@ -42,10 +42,10 @@ class Patch:
             raise ValueError(f"{path}: Test: is asan/NAME, vm/NAME or style/NAME")
         self.files = re.findall(r"^\+\+\+ b/(\S+)", text, re.M)
 
-    def apply(self):
+    def apply(self, tree=COPY, options=()):
         # busybox: the root has no other program for it
-        r = subprocess.run(["busybox", "patch", "-p1", "-i", str(self.path)], cwd=COPY, stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        r = subprocess.run(["busybox", "patch", "-p1", *options, "-i", str(self.path)], cwd=tree,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if r.returncode or "FAILED" in r.stdout:
             raise Bad("does not apply: " + r.stdout.strip())
 
